@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 BIN := .venv/bin
 # Tests wait more than they work: more processes than processors.
-WORKERS ?= 3
+WORKERS ?= 4
 
 # The versions of what develops and tests the agent; what is installed with it is as new as there is.
 INSTALL := $(BIN)/pip install --quiet --constraint packaging/constraints.txt --editable
@@ -112,5 +112,5 @@ clean: ## remove what the other targets have made
 	@touch $@
 
 .venv/tested: pyproject.toml packaging/constraints.txt .venv/installed
-	$(INSTALL) '.[test]'
+	$(INSTALL) '.[test]' --no-compile
 	@touch $@

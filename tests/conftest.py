@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections import Counter
@@ -20,7 +21,6 @@ from support.machine import Machine
 
 __all__ = ["pytest_collection", "pytest_make_collect_report"]
 
-_FORMS: set[tuple[str, ...]] = set()
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
@@ -82,8 +82,14 @@ APART = (
 ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
 """The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
 
+DAEMONS_ANEW = re.compile(
+    "/daemon/test_(begin_and_end|daemon|idle_daemon|follow|reboot)\\."
+    "|/faults/test_(daemon_faults|login_process|process_table|two_agents|unstartable|watchdog)"
+)
+"""The tests about the start of daemons, their memory, descriptors and processes: there they are new processes, too."""
+
 FORMS = re.compile("/cli/")
-"""The tests in which each form of a command line, with its own options, is started anew the first time."""
+"""The tests in which each form of a command line, with its own options, is started anew the first time of a run."""
 
 
 @pytest.fixture
@@ -117,13 +123,22 @@ def openstack() -> Iterator[Cloud]:
     cloud.stop()
 
 
+@pytest.fixture(scope="session")
+def command_forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all processes of this run share, see `Machine.forms`."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forms-of-commands"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
+def machine(request: pytest.FixtureRequest, tmp_path: Path, command_forms: Path) -> Iterator[Machine]:
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
     machine.begins_loaded = not ANEW.search(str(request.path))
     if FORMS.search(str(request.path)):
-        machine.forms = _FORMS
+        machine.forms = command_forms
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
@@ -136,9 +151,10 @@ def assert_kept(request: pytest.FixtureRequest, leaks: list[str]) -> None:
 
 
 @pytest.fixture
-def daemon(machine: Machine) -> Iterator[Daemon]:
+def daemon(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Daemon]:
     """The daemon, with settings and a state directory of its own; not started yet."""
     daemon = Daemon(machine)
+    daemon.begins_loaded = machine.begins_loaded and not DAEMONS_ANEW.search(str(request.path))
     yield daemon
     daemon.end()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from support import planted
 from support.governed import POLICY, Governed
 from support.machine import Machine
 
@@ -112,6 +113,26 @@ def test_a_stack_says_what_is_refused_of_what_may_follow(governed: Governed) -> 
     governed.policy("tools =")
     update = ("stack", "update", "--existing", "--dry-run", "--state-dir", str(governed.machine.state), "site")
     assert "nothing new begins: cannot use the policy" in governed.run("heat-config-agent", *update).out
+
+
+def test_a_refusal_shows_no_secret_parameter(governed: Governed) -> None:
+    """The name of a user may be one, and the parameter of a nested template is hidden there or outside."""
+    options = "options: {user: {get_param: who}}, group: script, config: x"
+    hidden = "parameters: {who: {type: string, hidden: true}}\nresources:\n"
+    inner = INNER.replace("resources:\n", hidden).replace(
+        "group: script, config: {}", options.replace("config: x", "config: {}")
+    )
+    outer = OUTER.partition("parameters:")[0] + hidden
+    outer += "  nested: {type: inner.yaml, properties: {who: {get_param: who}}}\n"
+    outer += f"  config: {{type: OS::Heat::SoftwareConfig, properties: {{{options}}}}}\n"
+    outer += "  server: {type: OS::Nova::Server, properties: {name: this, flavor: m1}}\n"
+    outer += "  plain:\n    type: OS::Heat::SoftwareDeployment\n"
+    outer += "    properties: {config: {get_resource: config}, server: {get_resource: server}}\n"
+    for name, text in (("site.yaml", outer), ("inner.yaml", inner)):
+        (governed.machine.folder / name).write_text(text)
+    governed.policy("users = nobody")
+    planned = apply(governed, "--plan", "site.yaml", "--parameter", f"who={planted.WORD}-user")
+    assert planned.count("the user '***' is not in it") == 2, planned
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,20 @@ def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Govern
     assert not proof.exists()
 
 
+def test_a_document_is_allowed_by_the_path_that_names_it(governed: Governed, machine: Machine, proof: Path) -> None:
+    """A link to a listed file is another path, and so is a path with `..`; a relative path is the full one."""
+    path = machine.write([deployment("d1", script(proof))], "site.json")
+    (machine.folder / "link.json").symlink_to(path)
+    (machine.folder / "sub").mkdir()
+    governed.policy(f"sources = file:{path}")
+    for number, name in enumerate(("link.json", "sub/../site.json")):
+        done = governed.run("heat-config-apply", "--state-dir", str(machine.folder / f"state{number}"), name)
+        assert "refused by the rule sources" in done.out
+    assert not proof.exists()
+    assert governed.run("heat-config-apply", "--state-dir", str(machine.state), "site.json").code == 0
+    assert proof.read_text() == "ran\n"
+
+
 def test_a_link_of_a_hook_is_not_the_hook_that_it_leads_to(governed: Governed, machine: Machine, proof: Path) -> None:
     """A path in the rule allows that path, in that directory."""
     machine.hooks.mkdir()

@@ -97,6 +97,7 @@ def test_poke_asks_now(daemon: Daemon, machine: Machine) -> None:
 def test_a_poke_at_any_moment_ends_no_daemon(daemon: Daemon) -> None:
     """A `poke` while the daemon starts or stops does not kill it."""
     held = daemon.machine.state / "lock"
+    daemon.begins_loaded = False
     for _ in range(3):
         daemon.start(wait=False)
         wait_until(lambda: held.exists() and held.read_text() == f"{daemon.pid} daemon\n", LONG)

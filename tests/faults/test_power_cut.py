@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import random
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -67,7 +68,7 @@ class Power:
         else:
             stage.daemon.put(list(self._current(batch)))
             stage.daemon.start(*before, wait=False)
-            assert stage.daemon.process is not None
+            assert isinstance(stage.daemon.process, subprocess.Popen)
             agent = stage.daemon.process
         moment = self.chance.uniform(0, 1.2)
         wait_until(lambda: agent.poll() is not None or any(world.evidence(each["id"]) for each in batch), stages.LONG)

@@ -158,6 +158,7 @@ def test_results_go_to_servers_with_the_right_certificate_alone(
     servers.begin(ca_file=str(trusted))
     servers.kept(
         "certificate cannot be trusted|TLS handshake failed|no connection within|hung up|reset|not HTTP|no answer"
+        "|no full answer in time"  # of a handshake that trickles, when that is noticed late
     )
     assert not any(servers.heard(each.id) for each in servers.cases)
     assert not any(each.proxy.requests for each in servers.cases)

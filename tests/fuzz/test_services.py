@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -111,11 +112,12 @@ def changed(draw: st.DrawFn) -> bytes:
 
 @contextmanager
 def named(content: bytes, suffix: str) -> Iterator[str]:
-    """Give the name of a file with a content."""
-    with tempfile.NamedTemporaryFile(suffix=suffix) as file:
-        file.write(content)
-        file.flush()
-        yield file.name
+    """Give the name of a file with a content, far from all files that an import could reach by a short path."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, *"abcd", f"service{suffix}")
+        file.parent.mkdir(parents=True)
+        file.write_bytes(content)
+        yield str(file)
 
 
 def check(content: bytes, suffix: str = ".yaml") -> Checked:

@@ -97,7 +97,10 @@ end
 
 @pytest.mark.usefixtures("the_puppet")
 def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: Driver, tmp_path: Path) -> None:
-    """It works at every action, in any locale, and with inputs of any size; UPDATE has nothing to change."""
+    """It works at every action, in any locale, and with inputs of any size; UPDATE has nothing to change.
+
+    The hook alone is tried at one action: it handles all of them alike.
+    """
     driver.environment |= {"LC_ALL": "POSIX"}
     functions = tmp_path / "modules" / "shown" / "lib" / "puppet" / "functions"
     functions.mkdir(parents=True)
@@ -134,6 +137,8 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
     }
     assert "not_written" not in made
     assert target.read_text() == f"ünï {TYPES['text']}"
+    if isinstance(driver, Alone):
+        return
 
     again = driver.run(a_manifest("p2", SHOW.replace("@FILE@", str(target)), **fields, action="UPDATE"))
 

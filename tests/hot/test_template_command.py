@@ -151,6 +151,24 @@ def test_warnings_fail_where_that_is_asked_for(machine: Machine, good: Path) -> 
     assert codes == [0, 1]
 
 
+def test_values_are_left_to_the_creation_while_a_parameter_has_none(machine: Machine, good: Path) -> None:
+    """Then Heat's verdict does not depend on values: a wrong one is a warning, which fails where that is asked for."""
+    wrong = """\
+  joined: {type: OS::Heat::Value, properties: {value: {list_join: [",", [1]]}}}
+  config: {type: OS::Heat::StructuredConfig, properties: {config: [a]}}
+"""
+    good.write_text(GOOD.replace("outputs:\n", f"{wrong}outputs:\n"))
+    left = validate(machine, "good.yaml")
+    assert left.code == 0
+    joined, config = [line.split(": ", 2)[1:] for line in left.err.splitlines()]
+    assert joined[0] == config[0] == "warning"
+    assert joined[1].startswith("resources.joined.properties.value: Items to join must be string, map or list not 1 (")
+    assert config[1] == "resources.config.properties.config: \"['a']\" is not a map (the stack cannot be created so)"
+    assert validate(machine, "good.yaml", "--strict").code == 1
+    known = validate(machine, "good.yaml", "--parameter", "name=abc")
+    assert (known.code, known.err.count(": error: ")) == (1, 2)
+
+
 def test_nested_templates_and_environments_are_looked_at(machine: Machine, good: Path) -> None:
     """A mistake is shown in its own file, and a missing file where it is named."""
     (machine.folder / "env").mkdir()

@@ -320,10 +320,19 @@ def test_it_goes_and_comes_back(bare: Booted, heat: SignalServer) -> None:
     migrated = bare.disk / "etc/systemd/system/heat-config-agent.service.d/50-migrated.conf"
     migrated.parent.mkdir()
     migrated.write_text("[Service]\n")
+    text = "[Service]\nExecStart=true\n[Install]\nWantedBy=a.target\n"
+    for unit in ("os-collect-config.service", "collector.service"):
+        (bare.disk / "etc/systemd/system" / unit).write_text(text)
+    assert bare.run("systemctl", "enable", "collector.service").code == 0
+    replaced = bare.disk / "var/lib/heat-config-agent/replaced"
+    replaced.write_text("os-collect-config.service\ncollector.service\n")
     done = bare.run("dpkg", "--purge", "heat-config-agent")
     assert done.code == 0
     said = (done.out + done.err).splitlines()
     assert said.count("  d2 (CREATE) has run, and its result is not delivered") == 2  # at its removal, and at the purge
+    back = "to go back to it: systemctl enable --now os-collect-config.service"
+    assert said.count(f"os-collect-config.service stays disabled since the migration; {back}") == 2
+    assert not any(line.startswith("collector.service") for line in said)
     assert any(line.startswith("/var/lib/heat-config/deployed stays for heat-agents") for line in said)
     assert {path.stat().st_mode & 0o077 for path in (theirs.parent, *theirs.parent.iterdir())} == {0}
     left = bare.run("find", "/usr", "/lib/", "/var/lib/heat-config-agent", "/etc", "-name", "*heat?config*").out.split()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.model.errors import StateError
 from stack.written import Written, plugin
 
 SITE = '''
@@ -249,27 +250,20 @@ class Uses(stack_resource.StackResource):
         raw_template.RawTemplate.delete(self.context, 1)
 
 
-class Old(Uses):
-    def child_template(self):
-        return {'HeatTemplateFormatVersion': '2012-12-12', 'Resources': {}}
-
-
 def resource_mapping():
-    return {'My::Uses': Uses, 'My::Old': Old}
+    return {'My::Uses': Uses}
 """
 
 
 def test_a_part_of_heats_engine_can_be_imported_and_not_used(tmp_path: Path) -> None:
-    """Its use fails the resource with a sentence; so does a template in CloudFormation's format, at once."""
+    """Its use fails the resource with a sentence; a class that derives from it makes the module unusable."""
     plugin(tmp_path, OF_ENGINE)
     plugin(tmp_path, "from heat.engine import stack\nclass Mine(stack.Stack):\n    pass\n", "derived")
     written = Written(tmp_path)
-    part = "heat.engine.stack.Stack, a part of Heat's own engine that a machine without Heat does not have"
+    part = "heat.engine.stack.Stack, a part of Heat's own engine, which plug-ins cannot use here"
     assert [each.partition(" is not used: ")[2] for each in written.plugins.disabled] == [f"it needs {part}"]
     written.create("resources: {r: {type: My::Uses}}")
     assert "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud" in written.root.record.reason
-    with pytest.raises(Invalid, match=r"A template of a plug-in in CloudFormation's format .* is not supported"):
-        written.update("resources: {r: {type: My::Old}}")
     written.close()
 
 
@@ -286,3 +280,47 @@ def test_a_class_without_handlers_and_one_that_makes_no_child(tmp_path: Path) ->
     written.update("resources: {lazy: {type: My::Lazy, properties: {pages: [a]}}}")
     assert "the handler has created no child stack: Lazy has to do that" in written.root.record.reason
     written.close()
+
+
+ENDING = """
+import os
+from heat.engine import properties, resource
+from heat_config_agent.model.errors import StateError
+
+
+class Ending(resource.Resource):
+    properties_schema = {'value': properties.Schema(properties.Schema.STRING, update_allowed=True)}
+    attributes_schema = {'value': 'The value.'}
+
+    def handle_create(self):
+        self.resource_id_set(self.uuid)
+        if self.name == 'b' and not os.path.exists('FLAG'):
+            open('FLAG', 'w').close()
+            raise StateError('the process ends')
+
+    def _resolve_attribute(self, name):
+        return self.resource_id
+
+
+def resource_mapping():
+    return {'My::Ending': Ending}
+"""
+
+
+def test_another_process_continues_with_the_child(site: Written, tmp_path: Path) -> None:
+    """The child stays, with what is complete in it; only the interrupted member is replaced."""
+    plugin(tmp_path, ENDING.replace("FLAG", str(tmp_path / "flag")), "ending")
+    template = "resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Ending'}}}"
+    first = Written(site.folder)
+    with pytest.raises(StateError, match="the process ends"):
+        first.create(template)
+    before = {each.name: each.id for each in first.session.store.resources.values()}
+    first.close()
+    second = Written(site.folder)
+    assert second.session.interrupted
+    second.session.go_on()
+    assert second.state() == ("CREATE", "COMPLETE")
+    after = {each.name: each.id for each in second.session.store.resources.values()}
+    assert [name for name in ("site", "a", "b") if after[name] != before[name]] == ["b"]
+    assert len(second.session.store.stacks) == 2
+    second.close()

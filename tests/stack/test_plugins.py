@@ -203,7 +203,7 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     assert list(found.types) == ["My::Note"]
     assert found.disabled.pop() == f"{tmp_path}/nowhere of plugin_dirs is not a folder: no plug-in is loaded from it"
     install = "install surely-not-installed-anywhere"
-    part = "a part of Heat's own engine that a machine without Heat does not have"
+    part = "a part of Heat's own engine, which plug-ins cannot use here"
     assert [each.partition(" is not used: ")[2] for each in found.disabled] == [
         "TypeError: A::B is not a class derived from heat.engine.resource.Resource",
         f"it needs heat.engine.clients.os.nova.Plugin, {part}",
@@ -449,7 +449,7 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
     (folder / "six.py").write_text("from oslo_utils import surely_none\n")
     found = plugins.load([folder])
     assert set(found.types) == {"My::One"}
-    part = "a part of Heat's own engine that a machine without Heat does not have"
+    part = "a part of Heat's own engine, which plug-ins cannot use here"
     resource = "one of Heat's own resources: copy it from Heat to"
     install = f"or install openstack-heat for {sys.executable}"
     nowhere = f"not installed: install nowhere-one and nowhere-two for {sys.executable}"

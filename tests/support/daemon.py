@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import health, journal, lock
+from support import loaded
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -29,7 +31,7 @@ class Daemon:
         self.local = machine.folder / "local"
         self.local.mkdir()
         self.path = machine.folder / "agent.conf"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | loaded.Loaded | None = None
         self.settings: dict[str, dict[str, Value]] = {
             "agent": {
                 "state_dir": str(machine.state),
@@ -42,7 +44,9 @@ class Daemon:
             },
             "local": {"path": str(self.local)},
         }
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[subprocess.Popen[bytes] | loaded.Loaded] = []
+        self.begins_loaded = False
+        """True if it may begin loaded, see `loaded`."""
         self._log = machine.folder / "daemon.log"
         machine.logs.append(self._log)
         machine.config = self.path
@@ -68,19 +72,30 @@ class Daemon:
         """Start it, by the command `before` if there is one, and wait until it says in its file how it is."""
         if not self.path.exists():
             self.configure()
+        words = [*before, str(BIN / "heat-config-agent"), "run", "--config", str(self.path)]
+        variables = {**self.machine.environment, **environment}
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*before, str(BIN / "heat-config-agent"), "run", "--config", str(self.path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**self.machine.environment, **environment},
-                cwd=self.machine.folder,
-            )
+            if self._may_begin_loaded(before, variables):
+                program, arguments = (before[1], words[2:]) if before else ("heat-config-agent", words[1:])
+                self.process = loaded.Loaded(program, arguments, variables, self.machine.folder, (log, log))
+            else:
+                self.process = subprocess.Popen(
+                    words,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=variables,
+                    cwd=self.machine.folder,
+                )
         self._started.append(self.process)
         if wait:
             wait_until(lambda: self.ended or self._is_up(), LONG)
             assert not self.ended, self.log
+
+    def _may_begin_loaded(self, before: tuple[str, ...], variables: Mapping[str, str]) -> bool:
+        """Return whether the daemon may begin loaded: by itself, or by code for Python."""
+        is_python = before[:2] == (sys.executable, "-c")
+        return self.begins_loaded and (not before or is_python) and loaded.may_be(variables)
 
     def _is_up(self) -> bool:
         held = lock.holder(self.machine.state)

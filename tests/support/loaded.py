@@ -3,7 +3,7 @@
 To start Python and load modules is most of what a short command takes, and tests run thousands of them. Here one
 process does that once for all tests of a session. It starts each command by a fork, with the arguments, environment,
 folder and streams that a new process would have. Only `ps` shows a difference, so a test that looks for a command
-among the processes, kills it at a point, or follows what it prints starts a new one.
+among the processes, kills it at a point, or follows what it prints starts a new one. The same holds for daemons.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NoReturn
@@ -49,6 +48,60 @@ def may_be(environment: Mapping[str, str]) -> bool:
     return heeded == STARTED
 
 
+class Loaded:
+    """A command that began loaded. It is asked as `subprocess.Popen` is."""
+
+    def __init__(
+        self,
+        program: str,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        folder: Path,
+        streams: tuple[BinaryIO, BinaryIO],
+        *,
+        mounts: int | None = None,
+    ) -> None:
+        """Start a command; `streams` are those to which it prints.
+
+        The program `-c` is Python's: its first argument is code, which calls commands itself.
+        The command sees the mounts that the process `mounts` sees.
+        """
+        self.args = [program, *arguments]
+        self.returncode: int | None = None
+        read, write = os.pipe()
+        self._ends = open(read, "rb", buffering=0)  # noqa: SIM115  # closed when it has told the end
+        try:
+            request: dict[str, object] = {"words": self.args, "environment": dict(environment)}
+            request |= {"folder": str(folder), "mounts": mounts}
+            _loaded().ask(request, [*(each.fileno() for each in streams), write])
+        finally:
+            os.close(write)
+        self.pid = int(self._ends.readline())
+
+    def poll(self) -> int | None:
+        """Return the exit code, or minus the signal that ended it; None while it runs."""
+        return self._ended(0)
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the same. Raises subprocess.TimeoutExpired."""
+        code = self._ended(timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(self.args, timeout or 0.0)
+        return code
+
+    def kill(self) -> None:
+        """Kill it, unless it has ended."""
+        if self.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+    def _ended(self, timeout: float | None) -> int | None:
+        if self.returncode is None and select.select([self._ends], [], [], timeout)[0]:
+            self.returncode = int(self._ends.readline())
+            self._ends.close()
+        return self.returncode
+
+
 def run(
     program: str,
     arguments: Sequence[str],
@@ -58,34 +111,20 @@ def run(
     *,
     mounts: int | None = None,
 ) -> tuple[int, str, str]:
-    """Run a command to its end; return its exit code, or minus the signal that ended it, and what it printed.
+    """Run a command, as `Loaded` starts it, to its end; return its exit code and what it printed.
 
-    The program `-c` is Python's: its first argument is code, which calls commands itself.
-    The command sees the mounts that the process `mounts` sees.
     Raises subprocess.TimeoutExpired.
     """
-    read, write = os.pipe()
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(read, "rb", buffering=0) as ends:
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        command = Loaded(program, arguments, environment, folder, (out, err), mounts=mounts)
         try:
-            request: dict[str, object] = {"words": [program, *arguments], "environment": dict(environment)}
-            request |= {"folder": str(folder), "mounts": mounts}
-            _loaded().ask(request, [out.fileno(), err.fileno(), write])
-        finally:
-            os.close(write)
-        deadline = time.monotonic() + seconds
-        process, ended = _line(ends, deadline), _line(ends, deadline)
-        if not ended:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(process), signal.SIGKILL)
-            raise subprocess.TimeoutExpired([program, *arguments], seconds)
+            code = command.wait(seconds)
+        except subprocess.TimeoutExpired:
+            command.kill()
+            command.wait()
+            raise
         printed, complained = (_content(each) for each in (out, err))
-    return int(ended), printed, complained
-
-
-def _line(ends: BinaryIO, deadline: float) -> bytes:
-    """Return what comes next before the deadline; nothing if nothing does."""
-    there, _, _ = select.select([ends], [], [], max(deadline - time.monotonic(), 0))
-    return ends.readline() if there else b""
+    return code, printed, complained
 
 
 def _content(file: BinaryIO) -> str:

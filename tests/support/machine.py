@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shlex
@@ -69,8 +70,11 @@ class Machine:
         self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
         self.begins_loaded = True
         """True if commands that run to their end may begin loaded, see `loaded`."""
-        self.forms: set[tuple[str, ...]] | None = None
-        """The forms of command lines that were started anew: where there is a set, each is before it begins loaded."""
+        self.forms: Path | None = None
+        """A folder with a file for each form of command lines that was started anew.
+
+        Where there is one, each form is started so before it begins loaded, by one of the processes that run tests.
+        """
         self.said: list[tuple[str, str]] = []
         """The output of commands by kind; this and the following are for `planted`."""
         self.logs: list[Path] = []
@@ -118,10 +122,12 @@ class Machine:
             return False
         if self.forms is None:
             return True
-        form = (program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()}))
-        is_known = form in self.forms
-        self.forms.add(form)
-        return is_known
+        form = [program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()})]
+        try:
+            (self.forms / hashlib.sha256(json.dumps(form).encode()).hexdigest()).touch(exist_ok=False)
+        except FileExistsError:
+            return True
+        return False
 
     def start(
         self, program: str, *arguments: str, stdin: int | None = None, **environment: str

@@ -266,24 +266,23 @@ class Lab:
     def wait(self, name: str, status: str, seconds: float = 120) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""
         deadline = time.monotonic() + seconds
-        while (stack := self.stack_get(name, outputs=False)).status != status:
-            ended = stack.status.startswith(status.partition("_")[0]) and not stack.status.endswith("_IN_PROGRESS")
-            assert not ended, f"{name} is {stack.status}: {stack.reason}"
-            assert time.monotonic() < deadline, f"{name} is still {stack.status}: {stack.reason}"
-            time.sleep(0.2)
-        return self.stack_get(name)
+        while (recorded := self._recorded(name)) != [status]:
+            [current] = recorded or [""]
+            is_over = current.startswith(status.partition("_")[0]) and not current.endswith("_IN_PROGRESS")
+            assert not is_over, f"{name} is {current}: {self.stack_get(name).reason}"
+            assert time.monotonic() < deadline, f"{name} is still {current}: {self.stack_get(name).reason}"
+            time.sleep(0.05)
+        stack = self.stack_get(name)
+        assert stack.status == status
+        return stack
 
     def settings(self, name: str, server: str = "server", seconds: float = 60) -> dict[str, Any]:
         """Wait until a stack's server is there, and return its metadata: what an agent on it begins with."""
         deadline = time.monotonic() + seconds
-        while True:
-            try:
-                if self.resource_get(name, server).status == "CREATE_COMPLETE":
-                    return self.metadata(name, server)
-            except LookupError:
-                pass  # not in the database yet
+        while "CREATE_COMPLETE" not in self._recorded(name, server):
             assert time.monotonic() < deadline, f"{server} of {name} is not there: {self.stack_get(name).reason}"
             time.sleep(0.05)
+        return self.metadata(name, server)
 
     def deployments(
         self, name: str, server: str = "server", number: int = 1, seconds: float = 60
@@ -377,6 +376,12 @@ class Lab:
             raise LookupError(answer["gone"])
         assert "error" not in answer, answer["error"]
         return answer["value"]
+
+    def _recorded(self, name: str, resource: str = "") -> list[str]:
+        """Return the status of a stack, or those of its resources with a name, from Heat's database."""
+        found = self._heat("records", stack=name, resource=resource)
+        assert isinstance(found, list)
+        return found
 
     def _write_settings(self) -> None:
         (self.folder / "lab.json").write_text(json.dumps(self._settings))

@@ -478,16 +478,39 @@ def client(place: Place) -> None:
 
     ours = _administrator(place.url("keystone") + "/v3")
     heat = Client("1", session=ours, service_type="orchestration", region_name=REGION)
+    records = functools.cache(lambda: _Records(place))
     for line in sys.stdin:
         number, method, arguments = json.loads(line)
         answer: dict[str, Any]
         try:
-            answer = {"value": _call(heat, method, arguments)}
+            answer = {"value": records().read(**arguments) if method == "records" else _call(heat, method, arguments)}
         except exc.HTTPNotFound as error:
             answer = {"gone": str(error)}
         except Exception as error:  # noqa: BLE001  # whatever it is, the test is to say it
             answer = {"error": f"{method}: {type(error).__name__}: {error}"}
         print(json.dumps({"number": number, **answer}), flush=True)
+
+
+class _Records:
+    """Heat's database. To ask it takes Heat no time, and tests ask again and again while they wait."""
+
+    def __init__(self, place: Place) -> None:
+        import psycopg2  # type: ignore[import-untyped]  # noqa: PLC0415
+
+        self._connection = psycopg2.connect(host=f"{place.folder}/postgres", user="postgres", dbname="heat")
+        self._connection.autocommit = True
+
+    def read(self, stack: str, resource: str = "") -> list[str]:
+        """Return the status of the newest stack with a name, or the statuses of its resources with a name."""
+        with self._connection.cursor() as cursor:
+            query = "SELECT id, action, status FROM stack WHERE name = %s ORDER BY created_at DESC LIMIT 1"
+            cursor.execute(query, [stack])
+            found = cursor.fetchall()
+            if found and resource:
+                query = "SELECT id, action, status FROM resource WHERE stack_id = %s AND name = %s"
+                cursor.execute(query, [found[0][0], resource])
+                found = cursor.fetchall()
+            return [f"{action}_{status}" for _, action, status in found]
 
 
 def _call(heat: Any, method: str, arguments: dict[str, Any]) -> Any:

@@ -55,8 +55,8 @@ class Life:
         """Start the agents."""
         for server in ("one", "two"):
             first = self._cloud.settings(self.name, server)
-            # Ten agents, and one Heat for them all that is busy with more.
-            self._agents.start(f"{self._folder.name}/{server}", first, polling_interval=4, min_polling_interval=1)
+            # Six agents at most, and one Heat for them all that is busy with more.
+            self._agents.start(f"{self._folder.name}/{server}", first, polling_interval=2, min_polling_interval=1)
 
     def update(self, who: str) -> None:
         self._cloud.stack_update(self.name, self._template, self._words(who))

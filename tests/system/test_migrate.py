@@ -169,6 +169,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     [done] = ended
     assert done.code == 0, done.out + done.err
     assert units(image) == AFTER
+    assert (image.disk / "var/lib/heat-config-agent/replaced").read_text() == f"{THEIRS}.service\n"
     assert len(heat.values("d2")) == 1
     assert image.run("pgrep", "-f", "sleep 1234").code == 0, "what a deployment has started goes on"
     taken = image.disk / f"etc/systemd/system/{OURS}.service.d/50-migrated.conf"

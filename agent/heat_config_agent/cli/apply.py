@@ -16,7 +16,7 @@ from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
 from heat_config_agent.engine.report import Report
-from heat_config_agent.engine.survey import survey
+from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.engine.workplace import Workplace, open_state
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
@@ -49,9 +49,10 @@ creates a stack on this machine, or updates the stack of that name.
 
 _EPILOG = """\
 FILE contains Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. It may
-also be a HOT template (with `heat_template_version`), which has to be the only FILE; `heat-config-agent stack` shows,
-suspends and deletes the stack. Without a FILE, $HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as
-heat-agents' 55-heat-config does it: the exit code is then 0 even if a deployment failed.
+also be a HOT template (with `heat_template_version`), or a TOSCA service (a template, an archive or a folder), which
+has to be the only FILE; `heat-config-agent stack` shows, suspends and deletes the stack. Without a FILE,
+$HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code
+is then 0 even if a deployment failed.
 
 exit codes:
   0    success
@@ -82,11 +83,13 @@ def main(arguments: Sequence[str]) -> int:
         os.environ,
         config=options.config,
         state=options.state_dir,
-        hooks=tuple(options.hooks_dir),
-        limit=options.timeout,
-        grace=options.grace,
-        delivery=options.deliver_for,
-        ca_file=options.ca_file,
+        overrides=effective.Overrides(
+            hooks=tuple(options.hooks_dir),
+            limit=options.timeout,
+            grace=options.grace,
+            delivery=options.deliver_for,
+            ca_file=options.ca_file,
+        ),
     )
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
@@ -340,7 +343,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
     entries = journal.read(settings.state)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     installed = tools.Tools(settings.hooks, terminal.warn)
-    found = survey(documents, entries, installed, deployed, settings.state, defaults=settings.defaults, only=only)
+    found = survey(documents, entries, Ground(installed, deployed, settings.state, settings.defaults), only=only)
     steps, mistakes = found.steps, found.mistakes
     gone = [entries[key] for key in found.superseded]
     if as_json:

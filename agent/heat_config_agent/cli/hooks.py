@@ -52,9 +52,8 @@ def add(commands: state_options.Commands) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show all hooks, or one."""
-    settings = effective.make(
-        os.environ, config=arguments.config, state=arguments.state_dir, hooks=tuple(arguments.hooks_dir)
-    )
+    overrides = effective.Overrides(hooks=tuple(arguments.hooks_dir))
+    settings = effective.make(os.environ, config=arguments.config, state=arguments.state_dir, overrides=overrides)
     installed = tools.Tools(settings.hooks, terminal.warn)
     if arguments.tool is not None:
         tool = installed.find(arguments.tool)

@@ -13,7 +13,8 @@ from heat_config_agent.deployments.redaction import beginning, redactor
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import AgentError, ExitCode
-from heat_config_agent.runs import resolved, streams, supervisor
+from heat_config_agent.runs import resolved, run_folder, streams, supervisor
+from heat_config_agent.state import journal, lock
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
 
@@ -40,6 +41,8 @@ def run(options: argparse.Namespace) -> int:
     folder = settings.state / "runs" / entry.key
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.name}: {_why_none(entry)}")
+    if options.follow:
+        entry = _on_record(settings.state, entry, folder)
     deployment = state_options.deployment(settings, entry)
     if deployment is None:
         raise AgentError(
@@ -57,6 +60,22 @@ def run(options: argparse.Namespace) -> int:
         if not running:
             return ExitCode.OK
         time.sleep(_INTERVAL)
+
+
+def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
+    """Return the entry once the run for which its folder was made is on record.
+
+    An agent makes the folder, prepares the command in it, and then records the run. This waits while an agent is at
+    work on the state directory, and the deployment is to run.
+    """
+    while (
+        entry.state in {State.ACCEPTED, State.RETRY, State.REBOOT}
+        and not (entry.run and run_folder.status(folder, entry.run.mark).exists())
+        and lock.holder(state) is not None
+    ):
+        time.sleep(_INTERVAL)
+        entry = journal.read(state).get(entry.key, entry)
+    return entry
 
 
 def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:

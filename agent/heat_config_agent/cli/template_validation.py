@@ -15,7 +15,7 @@ from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.hot import capabilities
 from heat_config_agent.hot.checker import Checked, check
 from heat_config_agent.hot.values import Unknown
-from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.language.mistakes import OF_VALUE, Mistake
 from heat_config_agent.language.positions import dotted
 from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode
@@ -42,6 +42,8 @@ _OTHERS = {
     "custom_constraint": "CustomConstraint",
 }
 _HIDDEN = "******"
+LEFT = "the stack cannot be created so"
+"""The hint of a mistake that is only a warning while parameters have no value."""
 
 
 def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, Any] | None]:
@@ -65,16 +67,19 @@ def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, 
 def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked:
     """Return the template with mistakes and warnings about resource types, properties and attributes added.
 
-    As long as a parameter has no value, the properties of nested stacks are not known, and are not checked.
+    As long as a parameter has no value, the properties of nested stacks are not known, and are not checked. Then a
+    wrong value is a warning, because Heat leaves it to the creation of the stack.
     """
     if checked.definition is None:
         return checked
-    mistakes = definitions.all_mistakes(checked.definition, types, checked.mistakes)
+    mistakes, left = definitions.all_mistakes(checked.definition, types, checked.mistakes), list[Mistake]()
     if any(isinstance(each.value, Unknown) for each in checked.definition.parameters.values()):
         known = set(checked.mistakes)
         mistakes = [each for each in mistakes if each in known or not any("<" in str(part) for part in each.path)]
+        left = [replace(each, hint=each.hint or LEFT) for each in mistakes if each.code == OF_VALUE]
+        mistakes = [each for each in mistakes if each.code != OF_VALUE]
     warnings = checked.warnings if mistakes else [*checked.warnings, *advice.warnings(checked.definition, types, tools)]
-    return replace(checked, mistakes=mistakes, warnings=ordered(advice.once(capabilities.once(warnings))))
+    return replace(checked, mistakes=mistakes, warnings=ordered(advice.once(capabilities.once([*warnings, *left]))))
 
 
 def _show(checked: Checked) -> None:

@@ -64,10 +64,9 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
 def _users(policy: Policy, usual: str) -> Iterator[Finding]:
     if policy.users is None:
         return
-    if (usual or "root") not in policy.users:
-        problem = (
-            f"runs are those of {usual or 'root'} unless their deployments say otherwise; the rule users refuses that"
-        )
+    who = usual or policy.own
+    if not ({usual} if usual else {policy.own, "root"}).intersection(policy.users):
+        problem = f"runs are those of {who} unless their deployments say otherwise; the rule users refuses that"
         yield warning("policy", problem, "set user in the settings to a user of the rule")
     for name in policy.users:
         try:

@@ -23,7 +23,7 @@ from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
-from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.engine.survey import Ground, facts, survey
 from heat_config_agent.engine.workload import Workload
 from heat_config_agent.model.deployment import Document, Mistake, Result
 from heat_config_agent.model.entry import State
@@ -66,7 +66,8 @@ class Applier:
     ) -> None:
         """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
         _keep_descriptors()
-        self._journal, self._tools, self._deployed = journal, tools, deployed
+        self._journal = journal
+        self._ground = Ground(tools, deployed, run_settings.state, run_settings.defaults)
         self._delivery, self._report = delivery, report
         self._attempts = attempts or Attempts()
         self._reader = reader or metadata.Reader()
@@ -105,7 +106,7 @@ class Applier:
 
     def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
-        self._tools = tools
+        self._ground = replace(self._ground, tools=tools, defaults=run_settings.defaults)
         self._launcher.settings = run_settings
         self._delivery.trust(ca_file)
 
@@ -148,10 +149,7 @@ class Applier:
         view = survey(
             documents,
             self._journal.entries,
-            self._tools,
-            self._deployed,
-            self._launcher.settings.state,
-            defaults=self._launcher.settings.defaults,
+            self._ground,
             only=only,
             parse=self._reader.parse,
             are_few=not mark,
@@ -244,16 +242,7 @@ class Applier:
         if deployment is None:
             self._admission.withdraw(key)
             return
-        entries, settings = self._journal.entries, self._launcher.settings
-        known = facts(
-            [deployment],
-            entries,
-            self._tools,
-            self._deployed,
-            settings.state,
-            defaults=settings.defaults,
-            are_few=True,
-        )
+        known = facts([deployment], self._journal.entries, self._ground, are_few=True)
         for again in plan.make([deployment], known, only=self._offer.only):
             if again.deployment.key == key:
                 self._take_on(self._offer.confirmed(again))

@@ -31,6 +31,19 @@ _AGENTS = RunDefaults()
 """The defaults without settings: runs of the agent's own user, which are not isolated."""
 
 
+@dataclass(frozen=True)
+class Ground:
+    """The parts of this machine on which a plan depends, next to the documents and the journal."""
+
+    tools: Tools
+    deployed: Deployed
+    """heat-agents' folder."""
+    state: Path
+    """The state directory."""
+    defaults: RunDefaults = _AGENTS
+    """What the settings give to runs whose deployment does not say otherwise."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Survey:
     """The deployments that a pass has to deal with, and the steps that it would take. Nothing has been changed yet."""
@@ -50,19 +63,16 @@ class Survey:
 def survey(
     documents: Iterable[Document],
     entries: Entries,
-    tools: Tools,
-    deployed: Deployed,
-    state: Path,
+    ground: Ground,
     *,
-    defaults: RunDefaults = _AGENTS,
     only: Collection[str] = (),
     parse: Callable[[Document], metadata.Parsed] = metadata.parse,
     are_few: bool = False,
 ) -> Survey:
-    """Return what there is to do for the documents, given the journal's `entries` and the state directory.
+    """Return what there is to do for the documents, given the journal's `entries`.
 
-    `only` names deployments by name or id, as in `plan.make`; `defaults` are those of the settings. `are_few` is True
-    if there are few deployments in the documents, and perhaps many in heat-agents' folder.
+    `only` names deployments by name or id, as in `plan.make`. `are_few` is True if there are few deployments in the
+    documents, and perhaps many in heat-agents' folder.
     Raises StateError if heat-agents' folder cannot be read.
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
@@ -70,9 +80,7 @@ def survey(
     concerned = entries.concerning([deployment.key for deployment in deployments], sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
-    known = facts(
-        deployments, concerned, tools, deployed, state, now=now, back=due.back, defaults=defaults, are_few=are_few
-    )
+    known = facts(deployments, concerned, ground, now=now, back=due.back, are_few=are_few)
     return Survey(
         deployments=deployments,
         sources=sources,
@@ -86,13 +94,10 @@ def survey(
 def facts(
     deployments: Iterable[Deployment],
     entries: Mapping[str, Entry],
-    tools: Tools,
-    deployed: Deployed,
-    state: Path,
+    ground: Ground,
     *,
     now: float | None = None,
     back: Collection[str] = (),
-    defaults: RunDefaults = _AGENTS,
     are_few: bool = False,
 ) -> Known:
     """Return what a plan for these deployments has to know. `now` is in seconds since the epoch.
@@ -100,20 +105,20 @@ def facts(
     The hook directories are read only if a deployment may run. Raises StateError if heat-agents' folder cannot be read.
     """
     deployments = list(deployments)
-    present = deployed.keys({name for each in deployments for name in (each.key, each.id)} if are_few else None)
+    present = ground.deployed.keys({name for each in deployments for name in (each.key, each.id)} if are_few else None)
     marked = present or frozenset()
     may_run = any(_may_run(deployment, entries.get(deployment.key), marked, back) for deployment in deployments)
     return Known(
         entries=entries,
         marked=marked,
-        folder="" if present is None else str(deployed.directory),
+        folder="" if present is None else str(ground.deployed.directory),
         back=back,
-        ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{state}/runs"),
-        tools=tools.installed() if may_run else {},
+        ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{ground.state}/runs"),
+        tools=ground.tools.installed() if may_run else {},
         now=time.time() if now is None else now,
         boot=processes.boot_id(),
         policy=with_verified(policy_in_force(), deployments) if may_run else None,
-        defaults=defaults,
+        defaults=ground.defaults,
     )
 
 

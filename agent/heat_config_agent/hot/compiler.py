@@ -11,7 +11,7 @@ from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_
 from heat_config_agent.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_agent.hot.template import Template
 from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
-from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.mistakes import OF_VALUE, Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.language.report import Report, meant
 from heat_config_agent.stack.definition import (
@@ -41,6 +41,9 @@ _FIELDS: dict[str, tuple[str, type]] = {
 """Key of a resource → the name of its type, and the type."""
 
 _NO_FUNCTIONS = {"description"}
+
+_NAMING = {"get_param", "get_resource", "get_attr", "Ref"}
+"""Functions whose failure means that the template names something that it does not have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +252,8 @@ class _Resources:
         """Report the functions of a property that fail."""
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
-                self._report.wrong(each.problem, path, self._hint(each), at=each.path)
+                code = "" if each.path[-1] in _NAMING else OF_VALUE
+                self._report.wrong(each.problem, path, self._hint(each), at=each.path, code=code)
 
     def _check_references(self, metadata: Tree) -> None:
         for value in open_values(metadata):

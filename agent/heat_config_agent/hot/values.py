@@ -110,6 +110,8 @@ class Attribute(Later):
             return look.attributes(self.resource)
         keys = resolve(self.keys, look)
         if self.inner:
+            if any(isinstance(key, list | dict) for key in keys):
+                raise Unresolved("the path of get_attr is one of keys and indexes, not of lists and maps")
             return look.attribute(self.resource, self.attribute, keys)
         return select(look.attribute(self.resource, self.attribute, ()), keys)
 

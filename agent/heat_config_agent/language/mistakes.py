@@ -9,6 +9,9 @@ from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.language.positions import Path, Place, dotted
 from heat_config_agent.model.errors import UsageError
 
+OF_VALUE = "value"
+"""The code of a mistake in a value: Heat finds it when a stack is created, and not when only a template is checked."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mistake:

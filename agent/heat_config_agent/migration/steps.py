@@ -14,6 +14,9 @@ from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import lock
 from heat_config_hooks import files
 
+REPLACED = "replaced"
+"""The file in the state directory with the units that the migration has disabled, one a line."""
+
 _LEAVE = "# Stopping this unit must not end processes that deployments have started.\n[Service]\nKillMode=process\n"
 
 
@@ -62,7 +65,18 @@ def _do(inventory: Inventory, step: Step, wait: freeze.Wait) -> None:
             if trouble:
                 raise AgentError(trouble, hint=_AGAIN)
     elif step.deed in (Deed.ENABLE, Deed.DISABLE, Deed.START):
+        if step.deed is Deed.DISABLE:
+            _note(step.about, inventory.settings.state)
         _systemctl(step, step.deed.value, "--", step.about, offline=not inventory.systemd)
+
+
+def _note(unit: str, state: Path) -> None:
+    """Add a unit to the file of those that the agent has replaced: a removal of the package names them."""
+    path = state / REPLACED
+    files.make_directory(state)
+    names = path.read_text(encoding="utf-8").split() if path.exists() else []
+    if unit not in names:
+        files.replace(path, "".join(f"{name}\n" for name in (*names, unit)).encode(), durable=True)
 
 
 def _stop(step: Step, unit: Unit, wait: freeze.Wait) -> None:

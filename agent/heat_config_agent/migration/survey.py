@@ -14,7 +14,7 @@ import psutil
 import heat_config_hooks
 from heat_config_agent.deployments import cleanup, metadata, selection
 from heat_config_agent.deployments.plan import Verb
-from heat_config_agent.engine.survey import survey
+from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.migration import COLLECTOR, OTHERS_SETTINGS, OURS, REFRESHER, TAKEN, Inventory, Unit, units
 from heat_config_agent.model.deployment import TOOLLESS, Document, Tool
 from heat_config_agent.runs.tools import Tools
@@ -354,7 +354,8 @@ def _undone(settings: Settings) -> tuple[str, ...]:
     if document is None:
         return ()
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
-    steps = survey([document], journal.read(settings.state), Tools(settings.hooks), deployed, settings.state).steps
+    ground = Ground(Tools(settings.hooks), deployed, settings.state)
+    steps = survey([document], journal.read(settings.state), ground).steps
     new = [each.deployment for each in steps if each.verb in (Verb.RUN, Verb.ANSWER)]
     return tuple(each.key for each in new if each.group not in TOOLLESS and each.action != cleanup.ACTION)
 

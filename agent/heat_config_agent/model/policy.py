@@ -26,7 +26,9 @@ class Policy:
     actions: tuple[str, ...] | None = None
     """Actions, as documents write them. A cleanup counts as DELETE."""
     users: tuple[str, ...] | None = None
-    """Names of users; `root` stands for the agent's own."""
+    """Names of users; `root` also stands for the agent's own."""
+    own: str = "root"
+    """The name of the agent's own user."""
     secrets: tuple[str, ...] | None = None
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     isolate: Mapping[str, str] | None = None
@@ -63,9 +65,10 @@ class Policy:
             return self._sentence("sources", f"the source {source} is not in it")
         if self.actions is not None and action not in self.actions:
             return self._sentence("actions", f"the action {action!r} is not in it" if action else "there is no action")
-        if self.users is not None and (job.user or "root") not in self.users:
+        users = {job.user} if job.user else {self.own, "root"}
+        if self.users is not None and not users.intersection(self.users):
             other = _never(job, "user", "can run as no other")
-            return self._sentence("users", f"the user {job.user or 'root'!r} is not in it{other}")
+            return self._sentence("users", f"the user {job.user or self.own!r} is not in it{other}")
         for reference in job.deployment.references if self.secrets is not None else ():
             if not any(_covers(allowed, reference) for allowed in self.secrets or ()):
                 return self._sentence("secrets", f"the reference {reference} is not in it")

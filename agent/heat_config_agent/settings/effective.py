@@ -213,19 +213,32 @@ class Settings:
         return replace(self, layers=(*others, layer, *((self.other,) if self.other else ())))
 
 
+@dataclass(frozen=True)
+class Overrides:
+    """The settings that a command line gives in place of those in files."""
+
+    hooks: tuple[Path, ...] = ()
+    """Hook directories, which are searched before all others."""
+    limit: float | None = None
+    """The timeout of runs in seconds; 0 for none."""
+    grace: float | None = None
+    delivery: float | None = None
+    """Seconds in which results have to be delivered."""
+    ca_file: str | None = None
+
+
+NO_OVERRIDES = Overrides()
+
+
 def make(
     environ: Mapping[str, str],
     *,
     config: Path | None = None,
     state: Path | None = None,
-    hooks: tuple[Path, ...] = (),
-    limit: float | None = None,
-    grace: float | None = None,
-    delivery: float | None = None,
-    ca_file: str | None = None,
+    overrides: Overrides = NO_OVERRIDES,
     mistakes: list[str] | None = None,
 ) -> Settings:
-    """Return the effective settings. The arguments take precedence over all files; a limit of 0 means no timeout.
+    """Return the effective settings. The state directory and the overrides take precedence over all files.
 
     With `config`, that file is the only one that is read. Raises UsageError; with a list of `mistakes`, they are added
     to it instead, and the settings with mistakes are skipped.
@@ -241,7 +254,7 @@ def make(
         hint = _rest(layer, words) if mistakes is None and len(layer.mistakes) > 1 else ""
         for mistake in layer.mistakes:
             layers.refuse(UsageError(f"cannot use the settings in {layer.origin}: {mistake}", hint=hint), mistakes)
-    arguments = {"time_limit": limit, "grace": grace, "ca_file": ca_file}
+    arguments = {"time_limit": overrides.limit, "grace": overrides.grace, "ca_file": overrides.ca_file}
     options = {name: value for name, value in arguments.items() if value is not None}
     merged = Settings(
         state=Path("/"),
@@ -252,7 +265,7 @@ def make(
         environment={},
         limit=None,
         grace=0,
-        delivery=DELIVERY_SECONDS if delivery is None else delivery,
+        delivery=DELIVERY_SECONDS if overrides.delivery is None else overrides.delivery,
         ca_file=None,
         shell_config=_path(environ, "HEAT_SHELL_CONFIG"),
         own=own,
@@ -261,7 +274,7 @@ def make(
         warnings=tuple(f"{other.origin}: {mistake}" for mistake in other.mistakes) if other else (),
         options=words,
     )
-    result = _complete(merged, environ, config=config, state=state, hooks=hooks, mistakes=mistakes)
+    result = _complete(merged, environ, config=config, state=state, hooks=overrides.hooks, mistakes=mistakes)
     return replace(result, mistakes=tuple(mistakes[before:]) if mistakes else ())
 
 

@@ -40,5 +40,6 @@ def is_absent(path: str) -> bool:
     try:
         os.lstat(path)
     except FileNotFoundError:
-        return not os.path.islink(path.rpartition("/")[0])  # noqa: PTH114  # every start needs this
+        folder = path.rpartition("/")[0]
+        return os.access(folder, os.F_OK) or not os.path.islink(folder)  # noqa: PTH114  # every start needs this
     return False

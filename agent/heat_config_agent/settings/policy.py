@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import errno
 import os
+import pwd
 import re
 import stat
 
@@ -155,6 +156,7 @@ def parse(path: str, text: str) -> Policy:
         sources=values.get("sources"),
         actions=values.get("actions"),
         users=values.get("users"),
+        own=_own() if "users" in values else "root",
         secrets=values.get("secrets"),
         network=values.get("network"),
         isolate=isolation.of_words(values["isolate"]) if "isolate" in values else None,
@@ -162,6 +164,16 @@ def parse(path: str, text: str) -> Policy:
         signers=signers,
         lines=lines,
     )
+
+
+def _own() -> str:
+    """Return the name of the agent's own user; its number if it has no name."""
+    if os.geteuid() == 0:
+        return "root"
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())
 
 
 def _first_line(error: configparser.Error) -> str:

@@ -21,6 +21,7 @@
 | `spans` | the time that a resource has waited |
 | `deployments` | derived configs, the entries of a server's metadata, and results |
 | `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | the parts of a plug-in |
+| `unknown_values` | values that are not known while a stack is checked |
 | `transfer` | the state of a resource as data, for snapshots and adoption |
 | `translation`, `password_gen`, `clients` | what plug-ins use next to them |
 | `host` | the stack of a resource, as the resource sees it |

@@ -2,12 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception
 from heat_config_agent.stack.config_service import ConfigService
 from heat_config_agent.stack.host import Host
+
+
+class ExceptionFilter:
+    """Swallows the exceptions for which a function is true: as a context, or called with an exception."""
+
+    def __init__(self, decides: Callable[..., bool]) -> None:
+        """Take the function, which may be a method of a class."""
+        self._decides = decides
+
+    def __get__(self, of: Any, class_: type) -> ExceptionFilter:
+        return self if of is None else ExceptionFilter(partial(self._decides, of))
+
+    def __enter__(self) -> ExceptionFilter:  # noqa: PYI034  # typing has no Self before Python 3.11
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return error is not None and bool(self._decides(error))
+
+    def __call__(self, error: BaseException) -> None:
+        """Raise an exception again if the function is false for it."""
+        if not self._decides(error):
+            raise error
 
 
 class ClientPlugin:
@@ -30,10 +54,19 @@ class ClientPlugin:
         """Return whether an exception means that there is a conflict."""
         return _means(error, 409, "Conflict")
 
-    def ignore_not_found(self, error: BaseException) -> None:
-        """Raise an exception again, unless it means that something does not exist."""
-        if not self.is_not_found(error):
-            raise error
+    def is_over_limit(self, error: BaseException) -> bool:
+        """Return whether an exception means that there are too many requests."""
+        return _means(error, 413, "OverLimit")
+
+    @ExceptionFilter
+    def ignore_not_found(self, error: BaseException) -> bool:
+        """Ignore that something does not exist."""
+        return self.is_not_found(error)
+
+    @ExceptionFilter
+    def ignore_conflict_and_not_found(self, error: BaseException) -> bool:
+        """Ignore that something does not exist, or that there is a conflict."""
+        return self.is_conflict(error) or self.is_not_found(error)
 
 
 def _means(error: BaseException, status: int, name: str) -> bool:

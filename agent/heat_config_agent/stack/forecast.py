@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import validation
 from heat_config_agent.stack.config_service import new_config
@@ -33,6 +34,8 @@ class Foreseen(NamedTuple):
     action: str
     entry: dict[str, Json]
     """The deployment as an entry of a server's metadata."""
+    conceal: Concealer
+    """Hides the secret parameters of its stack in what is shown."""
 
 
 def deployments(definition: Definition, types: Types) -> Iterator[Foreseen]:
@@ -66,7 +69,7 @@ def _of_stack(
         for action in ACTIONS:
             config = _foreseen(resource, action)
             if config is not None:
-                yield Foreseen(path[0], "/".join(path), action, config.entry())
+                yield Foreseen(path[0], "/".join(path), action, config.entry(), definition.conceal)
 
 
 def _defined(stack: Stack, name: str) -> Resource | None:

@@ -99,7 +99,8 @@ class _Loader(importlib.machinery.SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["__builtins__"] = {**vars(builtins), "__import__": _import}
-        with heat("heat.common.config"):  # an installed oslo.config imports it by its name
+        # An installed oslo.config imports the module with Heat's settings by its name.
+        with contextlib.nullcontext() if stands_for("oslo_config.cfg") else heat("heat.common.config"):
             super().exec_module(module)
 
 
@@ -138,7 +139,7 @@ def _is_of_engine(name: str) -> bool:
 def _beside(name: str, top: str, missing: ModuleNotFoundError, fromlist: tuple[str, ...]) -> ModuleType:
     """Return a module next to a plug-in. Raises `missing` if there is none."""
     try:
-        found = importlib.import_module(name)
+        found = builtins.__import__(name, None, None, fromlist, 0)
     except ModuleNotFoundError as error:
         if error.name and name.startswith(error.name):
             raise missing from None

@@ -22,6 +22,7 @@ _CLIENTS = frozenset(
 )
 _DISTRIBUTIONS = {
     **{name: f"python-{name}" for name in _CLIENTS - {"aodhclient", "gnocchiclient"}},
+    "MySQLdb": "mysqlclient",
     "OpenSSL": "pyOpenSSL",
     "dateutil": "python-dateutil",
     "f5": "f5-sdk",
@@ -42,7 +43,7 @@ def reason(error: BaseException, path: Path, root: Path) -> str:
             f"or install openstack-heat for {sys.executable}"
         )
     if name.partition(".")[0] == "heat":
-        return f"it needs {name}, a part of Heat's own engine that a machine without Heat does not have"
+        return f"it needs {name}, a part of Heat's own engine, which plug-ins cannot use here"
     if name.partition(".")[0] in PACKAGES and "." in name and not _is_installed(name.partition(".")[0]):
         top = name.partition(".")[0]
         return f"it needs {name}, and {top} is not installed: install {top.replace('_', '.')} for {sys.executable}"

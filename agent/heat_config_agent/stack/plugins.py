@@ -17,7 +17,7 @@ from heat_config_agent.model.errors import blame
 from heat_config_agent.stack import plugin_imports
 from heat_config_agent.stack.constraints import BaseCustomConstraint
 from heat_config_agent.stack.definition import custom_constraints
-from heat_config_agent.stack.resource import Resource
+from heat_config_agent.stack.resource import PLUGINS, Resource
 
 TESTS = "tests"
 
@@ -29,6 +29,10 @@ OTHERS = tuple(
     )
 )
 """Functions of a module that are not called: neither does Heat call them in the modules of `plugin_dirs`."""
+
+
+OF_ENGINE = ("create_with_template", "_get_signal")
+"""Methods of the classes whose work Heat's engine does: those with a child stack, and those that take signals."""
 
 
 @dataclass
@@ -64,6 +68,7 @@ def load(directories: Iterable[Path]) -> Plugins:
             else:
                 plugins.types.update(types)
                 custom_constraints.OF_PLUGINS.update(constraints)
+                plugins.remarks += _unordered(path, types)
                 if _lacks_types(module):
                     plugins.remarks.append(
                         f"{path} provides none of its types here, as it says itself: is a library missing?"
@@ -89,6 +94,19 @@ def _lacks_types(module: ModuleType) -> bool:
     return available is not None and mapping is not None and not available() and bool(mapping())
 
 
+def _unordered(path: Path, types: dict[str, type[Resource]]) -> Iterator[str]:
+    """Yield a sentence for each type whose class adds dependencies that are not in the template."""
+    for name, class_ in types.items():
+        own = [each for each in class_.__mro__ if each.__module__.startswith(PLUGINS) and not _is_heats(each)]
+        if any("add_dependencies" in vars(each) for each in own):
+            yield f"{path}: add_dependencies() of {name} is not called: write depends_on in templates"
+
+
+def _is_heats(class_: type) -> bool:
+    """Return whether a class is one of Heat's own, in a copy of Heat's resources."""
+    return any(f".{part}." in class_.__module__ for part in ("openstack", "aws"))
+
+
 def _types(module: ModuleType) -> dict[str, type[Resource]]:
     mapping = getattr(module, "resource_mapping", None)
     available = getattr(module, "available_resource_mapping", mapping)  # the types that the module can provide here
@@ -106,9 +124,8 @@ def _is_done_here(name: str, class_: type[Resource]) -> bool:
     """
     from heat_config_agent.stack.resources import TYPES  # noqa: PLC0415  # only for plug-ins
 
-    is_heats = any(f".{part}." in class_.__module__ for part in ("openstack.heat", "aws"))
     needy = (each.__module__ in plugin_imports.OF_ENGINE for each in class_.__mro__)
-    return is_heats and name in TYPES and (hasattr(class_, "create_with_template") or any(needy))
+    return name in TYPES and _is_heats(class_) and (any(hasattr(class_, each) for each in OF_ENGINE) or any(needy))
 
 
 def _constraints(module: ModuleType) -> dict[str, Callable[[Any], str]]:

@@ -12,10 +12,11 @@ from typing import Any
 from heat_config_agent.language.positions import Json, Path, dotted
 from heat_config_agent.stack import constraints as limits
 from heat_config_agent.stack import definition
-from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, requires
+from heat_config_agent.stack.definition import Later, Tree, Unresolved, requires
 from heat_config_agent.stack.definition import limits as bounds
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule, extends, removed, translated
+from heat_config_agent.stack.unknown_values import Unknown
 
 
 class Schema:
@@ -110,43 +111,6 @@ def schemata(declared: Any) -> Mapping[str, Schema]:
     return declared
 
 
-class Unknown(Later):
-    """A value that is not known yet. Of what it would be now, only the type is checked."""
-
-    __slots__ = ("now",)
-
-    def __init__(self, now: Json = None) -> None:
-        """Take the value that Heat validates: with the names of resources for their ids, and null for attributes."""
-        self.now = now
-
-    def __repr__(self) -> str:
-        return "(not known yet)"
-
-    @property
-    def requires(self) -> tuple[Need, ...]:
-        return (Need(""),)
-
-    def resolve(self, look: Look) -> Json:  # noqa: ARG002
-        return None
-
-
-def as_far_as_known(tree: Tree, look: Look) -> Tree:
-    """Return a tree in which every value that depends on a resource is `Unknown`, and the rest is resolved.
-
-    Raises `Unresolved`, also where a function does not take null in the place of an attribute: Heat, too, validates
-    properties while attributes are null.
-    """
-    if type(tree) is str:
-        return tree
-    if isinstance(tree, Later):
-        needs = tree.requires
-        value = tree.resolve(look) if all(need.resource for need in needs) else None
-        return Unknown(value) if needs else value
-    if isinstance(tree, dict):
-        return {key: as_far_as_known(value, look) for key, value in tree.items()}
-    return [as_far_as_known(each, look) for each in tree] if isinstance(tree, list) else tree
-
-
 def shown(value: Any) -> str:
     """Return the beginning of a value, for use in a sentence."""
     text = repr(value)
@@ -156,10 +120,10 @@ def shown(value: Any) -> str:
 class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
-    def __init__(self, problem: str, path: Path) -> None:
-        """Take one sentence, and the path relative to the properties."""
+    def __init__(self, problem: str, path: Path, *, of_value: bool = True) -> None:
+        """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong."""
         super().__init__(problem)
-        self.problem, self.path = problem, path
+        self.problem, self.path, self.of_value = problem, path, of_value
 
 
 class Properties(Mapping[str, Any]):
@@ -200,7 +164,8 @@ class Properties(Mapping[str, Any]):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
-        wrong = [Wrong(f"Unknown Property {key}", self._path) for key in self.data if key not in self.schema]
+        unknown = [key for key in self.data if key not in self.schema]
+        wrong = [Wrong(f"Unknown Property {key}", self._path, of_value=False) for key in unknown]
         gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
             if key in gone:
@@ -214,7 +179,7 @@ class Properties(Mapping[str, Any]):
             except Wrong as error:
                 wrong.append(error)
             if present and not schema.implemented:
-                wrong.append(Wrong(f"Property {key} not implemented yet", self._path))
+                wrong.append(Wrong(f"Property {key} not implemented yet", self._path, of_value=False))
         return wrong
 
     def _value(self, key: str) -> Any:

@@ -18,11 +18,12 @@ from heat_config_agent.stack.clients import ClientUser
 from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
 from heat_config_agent.stack.exception import UpdateReplace
 from heat_config_agent.stack.host import Host
-from heat_config_agent.stack.properties import Properties, Schema, Wrong, as_far_as_known, schemata
+from heat_config_agent.stack.properties import Properties, Schema, Wrong, schemata
 from heat_config_agent.stack.records import ResourceRecord
 from heat_config_agent.stack.snippet import Snippet, freeze
 from heat_config_agent.stack.support import SupportStatus
 from heat_config_agent.stack.translation import TranslationRule
+from heat_config_agent.stack.unknown_values import as_far_as_known
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 
@@ -250,19 +251,26 @@ class Resource(ClientUser):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
         mistakes = [
-            Wrong(mistake.problem, ("properties", *mistake.path)) for mistake in wrong_properties(self, self.known())
+            Wrong(mistake.problem, ("properties", *mistake.path), of_value=mistake.of_value)
+            for mistake in wrong_properties(self, self.known())
         ]
         if self.any_property:  # as with Heat's types that are nothing
             return mistakes
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
-            return [*mistakes, Wrong(str(error), ("update_policy",))]
+            return [*mistakes, Wrong(str(error), ("update_policy",), of_value=False)]
         if not isinstance(tree, Mapping):  # a function for all of it
             shape = isinstance(tree, Later) or tree is None
-            return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
+            return (
+                mistakes
+                if shape
+                else [*mistakes, Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+            )
         policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [Wrong(mistake.problem, ("update_policy", *mistake.path)) for mistake in policy.mistakes()]
+        return mistakes + [
+            Wrong(mistake.problem, ("update_policy", *mistake.path), of_value=False) for mistake in policy.mistakes()
+        ]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heat_config_agent.language.mistakes import Invalid, Mistake
+from heat_config_agent.language.mistakes import OF_VALUE, Invalid, Mistake
 from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.model.errors import UsageError, blame
 from heat_config_agent.stack import heat_types
@@ -122,7 +122,12 @@ def _of_resource(
 ) -> Iterator[Mistake]:
     if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
         return
-    problems = [definition.mistake(each.problem, ("resources", name, *each.path)) for each in resource.mistakes()]
+    problems = [
+        replace(
+            definition.mistake(each.problem, ("resources", name, *each.path)), code=OF_VALUE if each.of_value else ""
+        )
+        for each in resource.mistakes()
+    ]
     definition_of_resource = resource.definition
     snapshot = (
         not resource.any_property
@@ -134,7 +139,7 @@ def _of_resource(
         problems.append(definition.mistake(problem, ("resources", name, "deletion_policy")))
     problems += _unfit_to_replace(definition, name, resource, types)
     if not problems:
-        problems += _validated(definition, name, resource)
+        problems += [replace(each, code=OF_VALUE) for each in _validated(definition, name, resource)]
     yield from problems
     if not problems and hasattr(resource, "child_to_validate"):
         yield from _of_child(definition, name, resource, count)

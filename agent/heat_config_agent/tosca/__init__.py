@@ -17,12 +17,13 @@
 | `service` | the model of a service: nodes, requirements with their targets, operations with their inputs |
 | `type_checks`, `template_checks`, `requirements`, `filters`, `artifacts`, `groups`, `substitution`, `workflows` |
   what is wrong with each of these |
+| `refinements` | what is wrong with properties that refine those of a parent |
 | `triggers`, `inputs`, `processors` | triggers; values of inputs that are given; what runs an implementation |
 | `report` | mistakes, warnings and open points with their codes |
 | `packing` | archives made of a folder or a template |
 | `topology` | a service as it is applied: requirements fulfilled, inner services in the place of nodes |
 | `evaluation`, `later` | functions evaluated: values, or what only a run can know |
-| `operations` | the scripts of operations with their files, inputs and machines |
+| `operations`, `variables` | the scripts of operations with their files, inputs and machines; names of inputs |
 | `compiler` | nodes and operations as the resources of a stack, in their order |
 | `procedures`, `conditions` | workflows and the actions of triggers as procedures of a stack |
 | `interface_mappings`, `generated_workflows` | workflows in the place of operations of a substituted node |

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
 from heat_config_agent.language.mistakes import Invalid, Mistake
@@ -86,7 +86,7 @@ def _load(source: Json, identity: Identity) -> Definition:
     files, library = Kept(kept), Library()
     document = library.read(files, kept.entry)
     stored = _Stored(kept, library, files, document)
-    return define(kept, document, files, identity, stored.found, is_new=False)
+    return define(kept, document, identity, stored.found, Purpose(is_new=False))
 
 
 class _Stored:
@@ -102,30 +102,31 @@ class _Stored:
         return path, self._library.read(self._files, path, self._document.version)
 
 
-def define(
-    source: Source,
-    document: Document,
-    files: Files,
-    identity: Identity,
-    substitutes: Substitutes,
-    *,
-    is_complete: bool = True,
-    is_new: bool = True,
-    marks: Mapping[str, Json] | None = None,
-    server: str = "",
-) -> Definition:
-    """Return the definition of a service whose document has no mistakes. Raises `Invalid`.
+@dataclass(frozen=True)
+class Purpose:
+    """The use of a definition, which decides what is checked."""
 
-    With `is_complete` false, inputs may have no values: then the definition can be shown, but not used.
-    With `is_new` false, it is that of a stack that exists: values that do not fit must not keep it from being deleted.
-    `server` names the node that is this machine; without it, each machine is.
-    For an export, `marks` are values that stand for inputs, and addresses are attributes of the servers.
-    """
+    is_complete: bool = True
+    """False if inputs may have no values: then the definition can be shown, but not used."""
+    is_new: bool = True
+    """False for a stack that exists: values that do not fit must not keep it from being deleted."""
+    marks: Mapping[str, Json] | None = None
+    """For an export, values that stand for inputs; addresses are attributes of the servers then."""
+    server: str = ""
+    """The name of the node that is this machine; without it, each machine is."""
+
+
+USE = Purpose()
+"""A definition that is carried out."""
+
+
+def define(
+    source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose = USE
+) -> Definition:
+    """Return the definition of a service whose document has no mistakes. Raises `Invalid`."""
     budget.left.renew()
-    loading = _Loading(source, document, files, identity, substitutes)
-    loading.is_complete, loading.is_new, loading.server = is_complete, is_new, server
-    if marks is not None:
-        loading.marks = marks
+    loading = _Loading(source, document, identity, substitutes, purpose)
+    if purpose.marks is not None:
         loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
     try:
         return limits.within_template(loading.definition)
@@ -137,12 +138,10 @@ class _Loading:
     """One service, as it becomes a definition."""
 
     def __init__(
-        self, source: Source, document: Document, files: Files, identity: Identity, substitutes: Substitutes
+        self, source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose
     ) -> None:
-        self.source, self.document, self.identity = source, document, identity
+        self.source, self.document, self.identity, self.purpose = source, document, identity, purpose
         self._substitutes, self._left = substitutes, MOST_SUBSTITUTED
-        self.is_complete = self.is_new = True
-        self.server = ""
         self.service = Service(document)
         machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
         self.evaluator = Evaluator(given=source.attributes)
@@ -156,23 +155,23 @@ class _Loading:
                 self._inner_inputs,
             )
         )
-        self.scripts = Scripts(self.topology, self.evaluator, files, source.base)
+        self.scripts = Scripts(self.topology, self.evaluator, document.files, source.base)
         self.evaluator.path_of = self.scripts.path_of
         self.evaluator.parts = self.topology.parts.values
         self._chosen: dict[str, Service | None] = {}
-        self.marks: Mapping[str, Json] = {}
 
     def definition(self) -> Definition:
         """Return the definition. Raises `Invalid`."""
         parameters = self._parameters()
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), _conceal(parameters))
-        layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **self.marks})
+        purpose, marks = self.purpose, self.purpose.marks or {}
+        layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **marks})
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
-        if self.is_complete and self.is_new and not self.marks:
+        if purpose.is_complete and purpose.is_new and not marks:
             check_computed(self.topology, self.evaluator)
-            warn_of_less(self.topology, self.evaluator, self.source.machine, self.server)
+            warn_of_less(self.topology, self.evaluator, self.source.machine, purpose.server)
         outputs = compiler.outputs(layer)
         procedures: dict[str, Workflow | GeneratedWorkflow] = {**generated_workflows(compiler, layer)}
         procedures |= workflows(compiler, layer)
@@ -246,7 +245,7 @@ class _Loading:
             else:
                 value = of.get("value")
                 value = of.default if value is None else value
-                if value is None and of.required and self.is_complete:
+                if value is None and of.required and self.purpose.is_complete:
                     self._wrong("open-input", f"the input {name} has no value", path, f"give it: --input {name}=VALUE")
             parameters[name] = Parameter(_schema(name, of), value, is_given)
         layer = Layer(Service(self.document), self.topology, {})

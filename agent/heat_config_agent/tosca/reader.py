@@ -55,9 +55,8 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     """Return the definition of a service. Raises `Invalid`, UsageError."""
     reading = _Reading(name, wish)
     reading.take_all()
-    choose, complete = reading.substitute, wish.is_complete
-    source, document, files = reading.source, reading.document, reading.files
-    made = loader.define(source, document, files, identity, choose, is_complete=complete, server=wish.server)
+    purpose = loader.Purpose(is_complete=wish.is_complete, server=wish.server)
+    made = loader.define(reading.source, reading.document, identity, reading.substitute, purpose)
     source = replace(
         reading.source,
         files=reading.files.contents,
@@ -65,7 +64,7 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
         substitutes={node: path for node, path in reading.chosen.items() if path},
     )
     made = replace(made, source=source.to_json())
-    if complete:
+    if wish.is_complete:
         loader.remember(made)
     return made
 
@@ -74,8 +73,8 @@ def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[
     """Return the definition of a service in which marks stand for inputs, which need no values. Raises as `define`."""
     reading = _Reading(name, wish)
     reading.take_all()
-    source, choose = reading.source, reading.substitute
-    made = loader.define(source, reading.document, reading.files, identity, choose, is_complete=False, marks=marks)
+    purpose = loader.Purpose(is_complete=False, marks=marks)
+    made = loader.define(reading.source, reading.document, identity, reading.substitute, purpose)
     service = Service(reading.document)
     provided = tuple(name for name, node in service.nodes.items() if _is_provided(node))
     return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies), provided)

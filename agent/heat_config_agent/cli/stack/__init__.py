@@ -1,4 +1,4 @@
-"""`heat-config-agent stack`: Stacks of HOT templates on this machine, with the options of `openstack stack`.
+"""`heat-config-agent stack`: HOT templates and TOSCA services on this machine, with the options of `openstack stack`.
 
 | module | content |
 |---|---|
@@ -43,8 +43,8 @@ def add(commands: state_options.Commands) -> None:
     """Declare the command and its subcommands."""
     parser = commands.add_parser(
         "stack",
-        help="create, inspect and change stacks of HOT templates",
-        description="Stacks of HOT templates on this machine, with the options of `openstack stack`.",
+        help="create, inspect and change stacks of HOT templates and TOSCA services",
+        description="Stacks of HOT templates and of TOSCA services, with the options of `openstack stack`.",
         epilog=_EXIT_CODES,
         formatter_class=HelpFormatter,
     )

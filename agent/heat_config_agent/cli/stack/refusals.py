@@ -39,9 +39,11 @@ class Refusal(NamedTuple):
 def of(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[Refusal]:
     """Yield what the policy would refuse of a stack, in all actions of its life."""
     known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
-    for outer, name, action, entry in forecast.deployments(definition, types):
-        if sentence := refusals.of_entry(f"stack:{definition.identity.id}/{name}", entry, known, policy):
-            yield Refusal(outer, name, action, sentence)
+    for each in forecast.deployments(definition, types):
+        source = f"stack:{definition.identity.id}/{each.name}"
+        if sentence := refusals.of_entry(source, each.entry, known, policy):
+            shown = definition.conceal.text(each.conceal.text(sentence))
+            yield Refusal(each.outer, each.name, each.action, shown)
 
 
 def of_changes(changes: Collection[Change], found: Collection[Refusal]) -> list[Refusal]:

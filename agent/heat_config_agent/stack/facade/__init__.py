@@ -7,7 +7,7 @@ keeps the modules that it has imported.
 |---|---|
 | `common`, `exceptions` | `heat.common` |
 | `engine` | `heat.engine`, `heat.rpc`: what is small, and the list of all |
-| `resource`, `stack_resource` | the base classes of resources, and of those with a child stack |
+| `resource`, `stack_resource`, `signal_responder` | the base classes of resources |
 | `template`, `groups`, `scheduler` | what plug-ins with a child stack use next to them |
 | `libraries`, `settings` | OpenStack's libraries, for those that are not installed |
 | `absent` | parts that can be imported and not used: they need Heat's engine, or a cloud |

@@ -54,7 +54,8 @@ def _read(text: str, what: str) -> dict[str, Any]:
     return value or {}
 
 
-def _parse_template(text: str, url: str | None = None) -> dict[str, Any]:
+def read_template(text: str, url: str | None = None) -> dict[str, Any]:
+    """Return the sections of a template that is text. Raises ValueError."""
     template = _read(text, f"template {url or ''}".strip())
     if not any("emplate" in key and "ersion" in key for key in map(str, template)):
         raise ValueError("Template format version not found.")
@@ -67,7 +68,7 @@ def _template_format() -> ModuleType:
         yaml=yaml,
         yaml_dumper=_DUMPER,
         yaml_loader=_Loader,
-        parse=_parse_template,
+        parse=read_template,
         simple_parse=lambda text, url=None: _read(text, f"template {url or ''}".strip()),
         convert_json_to_yaml=lambda text: yaml.dump(json.loads(text), Dumper=_DUMPER, sort_keys=False),
     )

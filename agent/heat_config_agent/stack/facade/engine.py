@@ -192,15 +192,23 @@ _HOT = (
 )
 """The versions of HOT, as the classes of their templates are named."""
 
+
+def _clients() -> ModuleType:
+    module = absent.module("heat.engine.clients", __path__=[], initialise=lambda: None)
+    module.__dict__["has_client"] = lambda name: False  # noqa: ARG005  # there is no cloud
+    return module
+
+
 MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.common.grouputils": _late("groups"),
     "heat.engine.attributes": lambda: named(
         "heat.engine.attributes",
         **{**vars(attributes), "SHOW_ATTR": attributes.SHOW, "BASE_ATTRIBUTES": (attributes.SHOW,)},
     ),
+    "heat.engine.clients": _clients,
     "heat.engine.clients.client_exception": _client_exceptions,
     "heat.engine.clients.client_plugin": lambda: named(
-        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=_Function
+        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=clients.ExceptionFilter
     ),
     "heat.engine.clients.os.swift": _swift,
     "heat.engine.clients.progress": lambda: progress,
@@ -219,7 +227,9 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
         "heat.engine.properties", **{**vars(properties), "Properties": _Properties}
     ),
     "heat.engine.resource": _late("resource"),
+    "heat.engine.resources.signal_responder": _late("signal_responder"),
     "heat.engine.resources.stack_resource": _late("stack_resource"),
+    "heat.engine.resources.stack_user": _late("signal_responder", "StackUser"),
     "heat.engine.rsrc_defn": _late("template", "ResourceDefinition"),
     "heat.engine.scheduler": lambda: scheduler,
     "heat.engine.software_config_io": _of_configs,
@@ -237,6 +247,7 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.scaling.scalingutil": _late("groups", *_ADJUSTMENTS),
     "heat.scaling.template": _late("template", "member_definitions", "make_template"),
     # Names of older releases of Heat.
+    "heat.engine.signal_responder": _late("signal_responder"),
     "heat.engine.stack_resource": _late("stack_resource"),
     "heat.openstack.common.gettextutils": lambda: named("heat.openstack.common.gettextutils", _=lambda text: text),
     "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logger),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import importlib.util
 import inspect
 import ipaddress
@@ -17,10 +18,11 @@ from datetime import datetime, timedelta, timezone
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from heat_config_agent.stack.clients import ExceptionFilter
 from heat_config_agent.stack.definition.constraints import TRUE
 from heat_config_agent.stack.facade import settings
 
-PACKAGES = ("oslo_config", "oslo_i18n", "oslo_log", "oslo_serialization", "oslo_utils")
+PACKAGES = ("oslo", "oslo_config", "oslo_i18n", "oslo_log", "oslo_serialization", "oslo_utils")
 
 
 def named(name: str, **members: Any) -> ModuleType:
@@ -33,7 +35,11 @@ def named(name: str, **members: Any) -> ModuleType:
 def modules() -> dict[str, Callable[[], ModuleType]]:
     """Return what makes each module, by name, of the packages that are not installed."""
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
-    return {name: make for name, make in _MODULES.items() if name.partition(".")[0] in missing}
+    made = {name: make for name, make in _MODULES.items() if name.partition(".")[0] in missing}
+    if importlib.util.find_spec("oslo") is None:  # the names before 2015
+        for name in _MODULES:
+            made[name.replace("_", ".", 1)] = made.get(name) or functools.partial(importlib.import_module, name)
+    return made
 
 
 def _now() -> datetime:
@@ -167,28 +173,8 @@ def _reraising(reraise: bool = True, logger: object = None) -> Iterator[SimpleNa
         raise handled
 
 
-class _ExceptionFilter:
-    """Swallows the exceptions for which a function is true: a context, and with an exception, a function."""
-
-    def __init__(self, decides: Callable[..., bool]) -> None:
-        self._decides = decides
-
-    def __get__(self, of: Any, class_: type) -> _ExceptionFilter:
-        return type(self)(self._decides.__get__(of, class_))
-
-    def __enter__(self) -> _ExceptionFilter:  # noqa: PYI034  # typing has no Self before Python 3.11
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        return error is not None and bool(self._decides(error))
-
-    def __call__(self, error: BaseException) -> None:
-        if not self._decides(error):
-            raise error
-
-
 def _excutils() -> ModuleType:
-    members: dict[str, Callable[..., AbstractContextManager[Any]]] = {"exception_filter": _ExceptionFilter}
+    members: dict[str, Callable[..., AbstractContextManager[Any]]] = {"exception_filter": ExceptionFilter}
     return named("oslo_utils.excutils", save_and_reraise_exception=_reraising, **members)
 
 
@@ -285,7 +271,7 @@ def _log() -> ModuleType:
 
 
 _MODULES: dict[str, Callable[[], ModuleType]] = {
-    **{package: lambda package=package: named(package, __path__=[]) for package in PACKAGES},  # type: ignore[misc]
+    **{package: lambda package=package: named(package, __path__=[]) for package in PACKAGES[1:]},  # type: ignore[misc]
     "oslo_i18n": lambda: named(
         "oslo_i18n", __path__=[], TranslatorFactory=_Translators, translate=lambda text, *_: text
     ),

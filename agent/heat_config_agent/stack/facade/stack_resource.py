@@ -17,7 +17,7 @@ from heat_config_agent.language.positions import Json
 from heat_config_agent.stack import exception, records, traversal, validation
 from heat_config_agent.stack.definition import Definition, Identity, Unresolved
 from heat_config_agent.stack.facade import scheduler
-from heat_config_agent.stack.facade.common import HeatIdentifier
+from heat_config_agent.stack.facade.common import HeatIdentifier, read_template
 from heat_config_agent.stack.facade.exceptions import ResourceFailure
 from heat_config_agent.stack.facade.resource import Resource, of_stack
 from heat_config_agent.stack.facade.template import Environment, Template
@@ -85,7 +85,8 @@ class StackResource(Resource, nested.StackResource):
         environment = params if isinstance(params, Environment) else Environment(params)
         if isinstance(template, Template) and isinstance(template.env, Environment):
             environment.mappings = {**template.env.mappings, **environment.mappings}
-        text = template if isinstance(template, str) else Template(getattr(template, "t", template)).text()
+        sections = read_template(template) if isinstance(template, str) else getattr(template, "t", template)
+        text = Template(sections).text()
         values = {**environment.param_defaults, **environment.params}
         return {TEMPLATE: text, PARAMETERS: values, MAPPINGS: environment.mappings}
 

@@ -7,14 +7,12 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.stack import definition, exception
+from heat_config_agent.stack import definition
+from heat_config_agent.stack.facade import cloudformation
 from heat_config_agent.stack.facade.absent import NeedsEngineError
 from heat_config_agent.stack.snippet import Snippet
 
 VERSION_KEY, VERSION = "heat_template_version", "2015-04-30"
-OTHERS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
-"""The keys of the version of a template in CloudFormation's format."""
-
 SECTIONS = ("parameters", "resources", "outputs", "conditions")
 
 
@@ -127,14 +125,10 @@ class Template(Mapping[str, Any]):
         files: Mapping[str, str] | None = None,
         env: Any = None,
     ) -> None:
-        """Take the sections. Raises NotSupported if they are in another format."""
+        """Take the sections; those in CloudFormation's format are rewritten. Raises NotSupported."""
         sections = dict(template)
-        for key in OTHERS:
-            if key in sections:
-                if any(name in sections for name in ("Resources", "Parameters", "Outputs")):
-                    what = f"A template of a plug-in in CloudFormation's format ({key})"
-                    raise exception.NotSupported(feature=what)
-                sections = {VERSION_KEY: VERSION}
+        if any(key in sections for key in cloudformation.KEYS):
+            sections = cloudformation.rewritten(sections)
         self.t: dict[str, Any] = sections
         self.id, self.files, self.env = template_id, dict(files or {}), env
 

@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 
 from heat_config_agent.deployments import cleanup, metadata, plan
-from heat_config_agent.engine.survey import facts
+from heat_config_agent.engine.survey import Ground, facts
 from heat_config_agent.model.deployment import Deployment, Document, Tool
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.runs.tools import Tools
@@ -66,13 +66,14 @@ def test_a_plan_never_lacks_the_tools_that_it_needs(tmp_path: Path, state: State
     folder.mkdir()
     tools = mock.create_autospec(Tools, instance=True)
     tools.installed.return_value = {"script": HOOK}
+    ground = Ground(tools, Deployed(folder), tmp_path)
     for present in (False, True):
         if present:
             (folder / "a.json").write_text("{}")
         for more, back in itertools.product(MORE, [(), ("a",)]):
             marked = str(folder) if more.get("marked") == "here" else more.get("marked", "")
             entries = {"a": entry(state, **{**more, "marked": marked})}
-            known = facts([one(action)], entries, tools, Deployed(folder), tmp_path, now=2.0, back=back)
+            known = facts([one(action)], entries, ground, now=2.0, back=back)
             complete = replace(known, tools={"script": HOOK})
             assert plan.make([one(action)], known) == plan.make([one(action)], complete), (more, back, present)
 
@@ -81,7 +82,8 @@ def test_hook_directories_are_not_read_for_what_is_settled(tmp_path: Path) -> No
     """If all deployments are settled, as at most passes, the hook directories are not read."""
     tools = mock.create_autospec(Tools, instance=True)
     settled = {"a": entry(State.SIGNALLED)}
-    facts([one()], settled, tools, Deployed(tmp_path / "deployed"), tmp_path)
+    ground = Ground(tools, Deployed(tmp_path / "deployed"), tmp_path)
+    facts([one()], settled, ground)
     tools.installed.assert_not_called()
-    facts([one()], {}, tools, Deployed(tmp_path / "deployed"), tmp_path)
+    facts([one()], {}, ground)
     tools.installed.assert_called_once()

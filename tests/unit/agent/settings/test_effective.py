@@ -12,6 +12,7 @@ from heat_config_agent.settings.effective import (
     DEPLOYED_OLD,
     HOOK_DIRECTORIES,
     SYSTEM_STATE,
+    Overrides,
     make,
 )
 from heat_config_agent.settings.layers import Layer
@@ -74,7 +75,7 @@ def test_an_empty_variable_is_none(tmp_path: Path) -> None:
 
 def test_hooks_that_are_given_are_looked_for_first(tmp_path: Path) -> None:
     """Hook directories of the command line come first, then the environment's, then heat-agents'."""
-    found = make({"HEAT_CONFIG_HOOKS": "/own"}, state=tmp_path, hooks=(Path("/b"), Path("/a")))
+    found = make({"HEAT_CONFIG_HOOKS": "/own"}, state=tmp_path, overrides=Overrides(hooks=(Path("/b"), Path("/a"))))
     assert found.hooks == (Path("/b"), Path("/a"), Path("/own"), *HOOK_DIRECTORIES)
 
 
@@ -82,7 +83,7 @@ def test_no_path_depends_on_where_a_run_works(tmp_path: Path, monkeypatch: pytes
     """A hook found in a relative directory is run from another one; a state directory outlives the command."""
     monkeypatch.chdir(tmp_path)
     environ = {"HEAT_CONFIG_HOOKS": "own", "HEAT_CONFIG_DEPLOYED": "done", "HEAT_CONFIG_DEPLOYED_OLD": "old"}
-    found = make(environ, state=Path("state"), hooks=(Path("hooks"),))
+    found = make(environ, state=Path("state"), overrides=Overrides(hooks=(Path("hooks"),)))
     assert (found.state, found.deployed) == (tmp_path / "state", tmp_path / "done")
     assert found.hooks[:2] == (tmp_path / "hooks", tmp_path / "own")
     assert found.deployed_old == tmp_path / "old"
@@ -93,13 +94,13 @@ def test_a_run_has_a_time_limit_unless_it_is_told_to_have_none(
     tmp_path: Path, given: float | None, limit: float | None
 ) -> None:
     """A limit of 0 is none."""
-    assert make({}, state=tmp_path, limit=given).limit == limit
+    assert make({}, state=tmp_path, overrides=Overrides(limit=given)).limit == limit
 
 
 def test_certificates_that_are_not_there_are_a_mistake(tmp_path: Path) -> None:
     """Better said at once than at every signal, with who says it."""
     with pytest.raises(UsageError, match=r"cannot read the certificates .*No such file.*\(--ca-file\)"):
-        make({}, state=tmp_path, ca_file=str(tmp_path / "missing.pem"))
+        make({}, state=tmp_path, overrides=Overrides(ca_file=str(tmp_path / "missing.pem")))
     empty, path = tmp_path / "empty.pem", tmp_path / "one.conf"
     empty.write_text("nothing")
     path.write_text(f"[agent]\nca_file = {empty}\n")
@@ -197,7 +198,7 @@ def test_who_says_something_counts_in_an_order(etc: Path) -> None:
     (etc / "10.conf").write_text("[agent]\nparallel = 2\ngrace = 3\ntime_limit = 9\n")
     (etc / "20.conf").write_text("[agent]\nparallel = 4\n")
     (etc / "30.txt").write_text("no settings")
-    found = make({}, state=etc.parent, grace=1)
+    found = make({}, state=etc.parent, overrides=Overrides(grace=1))
     said = found.with_metadata(Layer("the metadata", {"agent": {"polling_interval": 7.0, "parallel": 99}}))
     assert (said.number("parallel"), found.grace, found.limit) == (4, 1, 9)
     assert (said.number("polling_interval"), found.number("polling_interval")) == (7, 60)

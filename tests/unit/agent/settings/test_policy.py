@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.deployments import metadata
+from heat_config_agent.model.deployment import Config, Document, Tool
+from heat_config_agent.model.job import Job
 from heat_config_agent.settings import in_force, policy
+from support.machine import deployment
 
 NOBODY = 65534
 
@@ -87,3 +91,27 @@ def test_a_rule_that_its_author_cannot_mean_is_a_mistake(rule: str, why: str) ->
     """A comment that counts as words, or a rule that continues the one before it, would allow what it forbids."""
     with pytest.raises(ValueError, match=f"^{why}"):
         policy.parse("/p", f"[policy]\n{rule}\n")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user: run the tests as root")
+@pytest.mark.parametrize(
+    ("users", "agent", "refused"),
+    [
+        ("root", 0, ""),
+        ("nobody", 0, "the user 'root' is not in it"),
+        ("root", NOBODY, ""),
+        ("nobody", NOBODY, ""),
+        ("daemon", NOBODY, "the user 'nobody' is not in it"),
+    ],
+)
+def test_runs_without_a_user_are_those_of_the_agents_own(users: str, agent: int, refused: str) -> None:
+    """The rule allows them by the word root, or by the name that the agent's user has."""
+    os.seteuid(agent)
+    try:
+        found = policy.parse("/p", f"[policy]\nusers = {users}\n")
+    finally:
+        os.seteuid(0)
+    (given,) = metadata.parse(Document(source="file:/a", content=[deployment("d1")])).deployments
+    config = Config(tool="script", config="")
+    sentence = found.refusal(Job(deployment=given, config=config, tool=Tool("script", "builtin:script"), request={}))
+    assert sentence == (f"refused by the rule users of /p: {refused}" if refused else "")
