@@ -155,7 +155,7 @@ def test_what_plugins_of_makers_do(tmp_path: Path) -> None:
     written = Written(tmp_path)
     assert written.plugins.disabled == []
     assert [each.rpartition(".py")[2] for each in written.plugins.remarks] == [
-        " provides none of its types here, as it says itself: is a library missing?",
+        " provides none of its types here; a library that it needs may be missing",
         ": add_dependencies() of My::Device is not called: write depends_on in templates",
         ": client_mapping() is not called: a plug-in provides resource types and constraints",
     ]

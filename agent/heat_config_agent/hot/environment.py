@@ -75,7 +75,7 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
         elif name == "parameter_merge_strategies" and not several and not isinstance(section, dict):
-            report.odd("it is not read, as nothing is merged; where it is read, it is a map", (name,))
+            report.odd("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
         elif not section and (several or name != "resource_registry"):
             sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):

@@ -80,7 +80,7 @@ def load(directories: Iterable[Path]) -> Plugins:
                 plugins.remarks += _unordered(path, types)
                 if _lacks_types(module):
                     plugins.remarks.append(
-                        f"{path} provides none of its types here, as it says itself: is a library missing?"
+                        f"{path} provides none of its types here; a library that it needs may be missing"
                     )
                 plugins.remarks += [
                     f"{path}: {name}() is not called: a plug-in provides resource types and constraints"
