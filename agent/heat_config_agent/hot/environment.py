@@ -277,7 +277,7 @@ def _refuse() -> Json:
 
 
 def _joined(old: Json, new: str) -> str:
-    """Return two texts as one. Raises TypeError if the older value is no text."""
+    """Return two texts joined. Raises TypeError if the older value is not text."""
     return old + new if isinstance(old, str) else _refuse()
 
 

@@ -203,7 +203,7 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
         elif path == ("resource_registry", "resources"):
             problem = f"the entry of the resource {name} must be a map, not {value!r}"
             report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
-        elif isinstance(value, str) or is_template(name):  # a template stands for itself, whatever is written
+        elif isinstance(value, str) or is_template(name):  # a template stands for itself, and the value is ignored
             mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):
