@@ -1,4 +1,4 @@
-"""`heat-config-agent sign`: its lists, its sentences about keys that cannot sign, and what `--verify` says."""
+"""`heat-config-agent sign`: its lists, its messages about keys that cannot sign, and the verdicts of `--verify`."""
 
 from __future__ import annotations
 
