@@ -250,27 +250,18 @@ class Resource(ClientUser):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
-        mistakes = [
-            Wrong(mistake.problem, ("properties", *mistake.path), of_value=mistake.of_value)
-            for mistake in wrong_properties(self, self.known())
-        ]
+        mistakes = [mistake.under("properties") for mistake in wrong_properties(self, self.known())]
         if self.any_property:  # as with Heat's types that are nothing
             return mistakes
         try:
             tree = as_far_as_known(self.definition.update_policy, self.stack.look)
         except Unresolved as error:
-            return [*mistakes, Wrong(str(error), ("update_policy",), of_value=False)]
+            return [*mistakes, Wrong(str(error), ("update_policy",))]
         if not isinstance(tree, Mapping):  # a function for all of it
             shape = isinstance(tree, Later) or tree is None
-            return (
-                mistakes
-                if shape
-                else [*mistakes, Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
-            )
+            return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
         policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [
-            Wrong(mistake.problem, ("update_policy", *mistake.path), of_value=False) for mistake in policy.mistakes()
-        ]
+        return mistakes + [mistake.under("update_policy") for mistake in policy.mistakes()]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""
