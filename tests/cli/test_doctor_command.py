@@ -341,6 +341,14 @@ def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine
     for mode, wanted in ((0o777, Verdict.FAILED), (0o755, Verdict.WARNING), (0o700, Verdict.OK)):
         place.chmod(mode)
         assert str(place) in one(list(reach.check_secrets_folder(place)), wanted, "secrets")
+    key = machine.folder / "age.key"
+    key.write_text("an identity\n")
+    path = write(machine, {}, agent=f"secrets_dir = {machine.folder}/none\nage_identity = {key}")
+    given = effective.make({}, config=path, state=machine.state)
+    key.chmod(0o644)
+    assert f"read or change {key}" in one(list(reach.check_secrets(given)), Verdict.WARNING, "secrets")
+    key.chmod(0o600)
+    assert list(reach.check_secrets(given)) == []
 
 
 def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:

@@ -149,7 +149,7 @@ def _refused(expected: Result, got: Result) -> list[str]:
         ours |= {path for each in ours if each.startswith((f"{path}.", f"{path}["))}
     if path.endswith(">"):  # of a child stack Heat may say no more
         ours |= {path for each in ours if each.startswith(f"{path}.")}
-    if error["message"].startswith("ValueError: "):  # then Heat knows the resource only
+    if error["message"].startswith(("ValueError: ", "TypeError: ")):  # then Heat knows the resource only
         ours |= {path for each in ours if each.startswith(f"{path}.")}
     if path in versions.EVERY:  # Heat forgets where the function stands
         ours |= {path for each in ours if f".{path}." in each}

@@ -20,7 +20,7 @@ from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.stack import deployments, records, validation
 from heat_config_agent.stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_agent.stack.live import Stack, World
-from heat_config_agent.stack.records import DeploymentRecord
+from heat_config_agent.stack.records import CREATE, IN_PROGRESS, UPDATE, DeploymentRecord
 from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.resources.wait_conditions import WaitCondition
 from heat_config_agent.stack.session import Session
@@ -53,17 +53,26 @@ class Agent:
     def busy(self) -> bool:
         return bool(self._new)
 
+    def signal(self, world: World, event: dict[str, Any]) -> None:
+        """Send the signals for the handle of a condition that begins to wait, before it counts them for the first time.
+
+        They go to the handles whose signals Heat's engine gets from elsewhere, not to those of CloudFormation.
+        """
+        begins = event["action"] in (CREATE, UPDATE) and event["status"] == IN_PROGRESS
+        waiting = _at(world, event["path"]) if begins else None
+        if not isinstance(waiting, WaitCondition):
+            return
+        try:
+            handle = waiting.check_handle(waiting._handle())  # noqa: SLF001
+        except ValueError:  # it fails before it counts
+            return
+        if handle.type() != "OS::Heat::WaitConditionHandle":
+            return
+        for details in self.wait_signals.pop(handle.name, ()):
+            with contextlib.suppress(ValueError):  # its sender is told
+                handle.signal(details)
+
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:  # noqa: ARG002
-        live = [each for stack in world.stacks.values() for each in stack.resources.values()]
-        begun = (each for each in live if isinstance(each, WaitCondition) and each.status == "IN_PROGRESS")
-        handles = (each._handle() for each in begun)  # noqa: SLF001
-        waiting = [each.record for each in handles if each is not None and each.name in self.wait_signals]
-        for each in waiting:
-            for details in self.wait_signals[each.name]:
-                with contextlib.suppress(ValueError):  # its sender is told
-                    world.stacks[each.stack].resources[each.name].signal(details)
-        for name in {each.name for each in waiting}:
-            del self.wait_signals[name]
         new, self._new = self._new, []
         for deployment in new:
             self._answer(world, deployment)
@@ -75,6 +84,7 @@ class Agent:
             return
         name = world.store.resources[deployment.resource].name
         entries = deployments.entries(world, deployment.server)
+        config = next(each for each in entries if each["id"] == deployment.config)
         self.deliveries.append(
             {
                 "step": self.step,
@@ -82,14 +92,16 @@ class Agent:
                 "resource": name,
                 "action": deployment.action,
                 "order": [each["name"] for each in entries],
-                "config": copy.deepcopy(next(each for each in entries if each["id"] == deployment.config)),
+                "config": copy.deepcopy(config),
             }
         )
         answers = self.signals.get(name, {})
         success = {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
         details = answers.get(deployment.action, answers.get("*"))
         details = success if details is None else details
-        if details != "never":
+        silent = any(each["value"] == deployments.NO_SIGNAL for each in config["inputs"])
+        if details != "never" or silent:  # then the script ends, and no signal is waited for
+            details = {} if details == "never" else details
             deployments.take(world, deployment, copy.deepcopy(details))
 
     def told(self) -> list[dict[str, Any]]:
@@ -108,6 +120,15 @@ def run(case: dict[str, Any]) -> dict[str, Any]:
             return life.lifecycle() if case.get("mode") == "lifecycle" else life.create()
         finally:
             life.session.close()
+
+
+def _at(world: World, path: str) -> Any:
+    """Return the resource at a path; None for the stack itself."""
+    stack: Any = world.stacks[world.root]
+    *parents, name = path.split("/")
+    for each in parents:
+        stack = stack.resources[each].child if stack and each in stack.resources else None
+    return stack.resources.get(name) if stack else None
 
 
 def _identity(case: dict[str, Any], id_: str) -> Identity:
@@ -151,8 +172,12 @@ class _Life:
     def __init__(self, case: dict[str, Any], folder: Path) -> None:
         self.case, self.agent = case, Agent(case)
         self.events: list[dict[str, Any]] = []
-        self.session = Session(folder, known_types(), self.agent, load, happened=self.events.append)
+        self.session = Session(folder, known_types(), self.agent, load, happened=self._happened)
         self.rollback = case.get("disable_rollback") is False
+
+    def _happened(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
+        self.agent.signal(self.session.world, event)
 
     def create(self) -> dict[str, Any]:
         try:

@@ -131,6 +131,36 @@ def test_mistakes_in_the_child_are_found_before_anything_is_done(
     site.close()
 
 
+@pytest.mark.parametrize(
+    ("returns", "problem"),
+    [
+        ("None, {}", "a template must be a map; got None"),
+        ("[], {}", "a template must be a map; got []"),
+        ("{}, ['a']", "the parameters of a template must be a map; got ['a']"),
+        ("'no template', {}", "The template is not a JSON object or YAML mapping."),
+        (
+            "{'Resources': {}, 'AWSTemplateFormatVersion': 1, 'Outputs': {'o': {'Value': {'Fn::GetAtt': 1}}}}, {}",
+            "Fn::Get",
+        ),
+    ],
+)
+def test_what_is_no_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
+    """The sentence says what the class returns."""
+    plugin(
+        tmp_path,
+        "from heat.engine.resources import stack_resource\n"
+        "class Odd(stack_resource.StackResource):\n"
+        f"    def child_template(self):\n        return ({returns})[0]\n"
+        f"    def child_params(self):\n        return ({returns})[1]\n"
+        "def resource_mapping():\n    return {'My::Odd': Odd}\n",
+    )
+    written = Written(tmp_path)
+    with pytest.raises(Invalid) as caught:
+        written.create("resources: {r: {type: My::Odd}}")
+    assert problem in str(caught.value)
+    written.close()
+
+
 def test_a_failure_in_the_child_fails_the_resource(site: Written) -> None:
     """The reason has the path to the failed resource, and the next update continues from there."""
     plugin(site.folder, BROKEN, "broken")

@@ -41,6 +41,7 @@ def test_all_load_but_those_that_need_a_library(resources: Path) -> None:
     assert {"OS::Cinder::Volume", "AWS::EC2::Instance", "OS::Heat::SoftwareComponent"} <= found.types.keys()
     # Those that are carried out here, and whose classes need Heat's engine, stay ours.
     assert not {"OS::Heat::ResourceGroup", "OS::Heat::Stack", "OS::Heat::SoftwareDeployment"} & found.types.keys()
+    assert not plugins.PARTNERS & found.types.keys()
 
 
 DERIVED = """
@@ -97,6 +98,9 @@ resources:
     type: My::Instances
     properties: {AvailabilityZones: [a], LaunchConfigurationName: {get_resource: conf}, Size: {get_param: size}}
     update_policy: {RollingUpdate: {MaxBatchSize: 1}}
+  ours:
+    type: OS::Heat::InstanceGroup
+    properties: {AvailabilityZones: [a], LaunchConfigurationName: {get_resource: conf}, Size: 1}
   scaled_instances:
     type: My::ScaledInstances
     properties:
@@ -111,6 +115,7 @@ outputs:
   size: {value: {get_attr: [scaled, current_size]}}
   instances: {value: {get_attr: [instances, InstanceList]}}
   more: {value: {get_attr: [scaled_instances, InstanceList]}}
+  ours: {value: {get_attr: [ours, InstanceList]}}
 """
 
 
@@ -124,6 +129,7 @@ def test_groups_derived_from_heats_are_carried_out(resources: Path, tmp_path: Pa
     assert (written.output("group"), written.output("second")) == (["derived 0", "derived 1"], "derived 1")
     assert (written.output("chain"), written.output("scaled"), written.output("size")) == (["one"], ["one"] * 2, 2)
     assert written.output("instances") == written.output("more") == "127.0.0.1,127.0.0.1"
+    assert written.output("ours") == "127.0.0.1"
     written.update(GROUPS, size=3, value="two")
     assert written.root.record.reason == ""
     assert written.output("names") == {"0": "derived 0", "1": "derived 1", "2": "derived 2"}

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.language.mistakes import Invalid
+from heat_config_agent.stack import plugin_imports
 from stack.written import Written, plugin
 
 OLD = """
@@ -222,4 +223,51 @@ def test_a_plugin_that_takes_signals(tmp_path: Path) -> None:
     written.update("resources: {hook: {type: My::Hook}, token: {type: My::Token}}")
     assert "resources.token: The client (keystone) is not available" in written.root.record.reason
     written.session.delete()
+    written.close()
+
+
+INSTALLED = """
+from heat.engine import properties, resource
+
+
+class NeutronResource(resource.Resource):
+    properties_schema = {'name': properties.Schema(properties.Schema.STRING)}
+
+    def handle_create(self):
+        self.resource_id_set(self.made())
+"""
+
+OF_INSTALLED = """
+from heat.engine.resources.neutron import neutron
+
+
+class Net(neutron.NeutronResource):
+    def made(self):
+        return 'net ' + self.properties['name']
+
+
+def resource_mapping():
+    return {'My::Net': Net}
+"""
+
+
+def test_a_class_that_derives_from_one_of_an_installed_heat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heat's own resources are found there, also where older releases had them, and no type of theirs is added."""
+    place = tmp_path / "site" / "heat" / "engine" / "resources" / "openstack" / "neutron"
+    place.mkdir(parents=True)
+    for folder in (place, *list(place.parents)[:4]):
+        (folder / "__init__.py").touch()
+    (place / "neutron.py").write_text(INSTALLED + "\n\ndef resource_mapping():\n    return {'OS::Neutron::X': X}\n")
+    plugin(tmp_path, OF_INSTALLED)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    plugin_imports.installed_heat.cache_clear()
+    try:
+        written = Written(tmp_path)
+    finally:
+        plugin_imports.installed_heat.cache_clear()
+    assert (written.plugins.disabled, list(written.plugins.types)) == ([], ["My::Net"])
+    written.create(
+        "resources: {net: {type: My::Net, properties: {name: a}}}\noutputs: {id: {value: {get_resource: net}}}"
+    )
+    assert written.output("id") == "net a"
     written.close()

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.stack import validation
 from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, PERCENT, new_size
@@ -82,6 +83,26 @@ def test_a_policy_waits_for_its_cooldown(working: Working) -> None:
     working.session.signal("up", None)
     working.session.signal("up", None)
     assert working.root.output("size") == 2
+
+
+@pytest.mark.parametrize("cooldown", [0, None, -1])
+def test_a_group_cools_down_after_its_creation(working: Working, cooldown: int | None) -> None:
+    """As in Heat, a policy cannot shorten that with a cooldown of its own."""
+    up = policy(CHANGE, 1) if cooldown is None else policy(CHANGE, 1, cooldown=cooldown)
+    working.session.create(made({**group(cooldown=60), "up": up}, OUTPUTS))
+    working.session.signal("up", None)
+    assert working.root.output("size") == 1
+
+
+def test_a_suspended_policy_takes_no_signal(working: Working) -> None:
+    """As in Heat, a signal is refused while a resource is suspended."""
+    working.session.create(made(group(), OUTPUTS))
+    working.session.suspend()
+    with pytest.raises(UsageError, match="Signal resource during SUSPEND is not supported"):
+        working.session.signal("up", None)
+    working.session.resume()
+    working.session.signal("up", None)
+    assert working.root.output("size") == 3
 
 
 @pytest.mark.parametrize(

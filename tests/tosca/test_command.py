@@ -150,3 +150,12 @@ def test_the_first_key_says_that_a_file_is_a_service(text: str, is_one: bool, tm
     assert is_service(str(path)) is is_one
     assert not is_service(str(tmp_path))
     assert not is_service(str(tmp_path / "nothing"))
+
+
+def test_a_substitute_for_a_node_that_is_not_there_is_refused(machine: Machine, files: dict[str, str]) -> None:
+    """It would change nothing; the node that was probably meant is named."""
+    words = [files["good"], "--plan", "--substitute", "A=inner.yaml", "--state-dir", str(machine.state)]
+
+    done = machine.command("heat-config-apply", words, {})
+
+    assert (done.code, done.err) == (2, "error: --substitute names no node A (did you mean a?)\n")

@@ -113,8 +113,12 @@ def check_secrets(settings: Settings) -> Iterator[Finding]:
     yield from check_secrets_folder(Path(settings.text("secrets_dir")))
     for name in ("age_identity", "vault_credentials"):
         path = settings.text(name)
-        if os.path.lexists(path) and not os.access(path, os.R_OK):
+        if not os.path.lexists(path):
+            continue
+        if not os.access(path, os.R_OK):
             yield warning("secrets", f"the user {_name()} cannot read {path}", f"set {name} to a file of that user")
+        elif os.stat(path).st_mode & 0o077:  # noqa: PTH116  # it is text already
+            yield warning("secrets", f"other users may read or change {path}", f"chmod 600 {shlex.quote(path)}")
 
 
 def check_secrets_folder(folder: Path) -> Iterator[Finding]:

@@ -240,7 +240,7 @@ class _Resources:
             metadata,
             depends_on,
             "Retain" if external is not None else self._deletion_policy(name, folded),
-            folded.get("update_policy", {}),
+            self._update_policy(name, folded),
             external,
             str(folded.get("description", "")),
             frozenset(parsed.get("properties", {}).keys() - properties.keys()),
@@ -303,6 +303,17 @@ class _Resources:
                 dependencies.append(dependency)
         return tuple(dependencies)
 
+    def _update_policy(self, name: str, folded: Mapping[str, Tree]) -> Tree:
+        found = folded.get("update_policy", {})
+        if not isinstance(found, Facade):
+            return found
+        self._report.wrong(
+            "update_policy must be a map",
+            ("resources", name, "update_policy"),
+            "its values may be functions, but not all of it",
+        )
+        return {}
+
     def _deletion_policy(self, name: str, folded: Mapping[str, Tree]) -> Tree:
         policy = folded.get("deletion_policy")
         if policy is None or policy is NOTHING:
@@ -311,6 +322,9 @@ class _Resources:
         policies = self._template.version.deletion_policies
         values = list(open_values(policy))
         if any(isinstance(each, Unknown) for each in values):
+            return "Delete"
+        if isinstance(policy, Facade) and policy.what != "deletion_policy":
+            self._report.wrong(f"the {policy.what} of another resource is no deletion policy", path)
             return "Delete"
         if values and all(isinstance(each, Call | Facade) for each in values):  # the policy of another resource
             return policy

@@ -182,7 +182,7 @@ def _leave_keys() -> None:
     call = ctypes.CDLL(None, use_errno=True).syscall
     if call(ctypes.c_long(number), ctypes.c_long(_JOIN_SESSION_KEYRING), None) < 0:
         problem = ctypes.get_errno()
-        if problem not in (errno.ENOSYS, errno.EPERM):  # keys are out of reach for everything that runs here
+        if problem not in (errno.ENOSYS, errno.EPERM, errno.EACCES):  # keys are out of reach for all that runs here
             raise OSError(problem, f"keyctl: {os.strerror(problem)}")
 
 

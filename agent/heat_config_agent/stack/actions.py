@@ -6,7 +6,7 @@ Each function is a task (see `scheduler`). A failure is recorded, and then raise
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Hashable, Mapping
+from collections.abc import Generator, Hashable, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -130,8 +130,12 @@ def _turned(resource: Resource, action: str, *, able: bool) -> Acting:
         yield from _handled(resource, action)
 
 
-def update(resource: Resource, after: Resource) -> Acting:
-    """Update a resource to the definition of `after`. Raises UpdateReplace if that needs a replacement."""
+def update(resource: Resource, after: Resource, needs: Iterable[str] = ()) -> Acting:
+    """Update a resource to the definition of `after`. Raises UpdateReplace if that needs a replacement.
+
+    `needs` are the ids of the resources that it depends on from now on. Until the update has succeeded, it depends on
+    those of before too.
+    """
     before = resource.record.definition or {}
     if before.get("external_id") != after.definition.external_id:
         what = f"Update to property external_id of {resource.name} ({resource.type()})"
@@ -148,6 +152,7 @@ def update(resource: Resource, after: Resource) -> Acting:
         raise UpdateReplace(resource.name)
     if necessary and resource.definition.external_id is None:
         _restrict(resource, "update", restricted)
+        resource.record.requires = sorted({*resource.record.requires, *needs})
         yield from _updated(resource, after, frozen, restricted)
     else:
         resource.stack.leave_unchanged(resource.name)
@@ -186,6 +191,8 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
     with _state(resource, UPDATE):
         changes = _changes(resource, frozen)
         _validate(type(after)(after.name, thaw(after.name, frozen), after.stack))
+        if "metadata" in changes:  # a child stack may use it
+            resource.record.metadata = frozen["metadata"]
         try:
             properties = difference(resource, after, frozen)
             yield from _handled(resource, UPDATE, snippet, _sections(changes), properties)
@@ -193,7 +200,6 @@ def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restr
             _restrict(resource, "replace", restricted)
             resource.prepare_for_replace()
             raise
-        resource.record.metadata = frozen["metadata"] if "metadata" in changes else resource.record.metadata
         _store_definition(resource, after, frozen)
 
 
@@ -265,7 +271,7 @@ def _state(resource: Resource, action: str) -> Iterator[None]:
     if record.state != (action, IN_PROGRESS) or not record.attempt:
         record.attempt = records.new_id()
         _set(resource, action, IN_PROGRESS)
-    if not resource.again_after_interruption:
+    if not resource.again_after_interruption or type(resource).__module__.startswith(PLUGINS):
         resource.stack.flush()
     try:
         yield

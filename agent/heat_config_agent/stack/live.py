@@ -329,6 +329,13 @@ _NOTHING: dict[str, Json] = {
 }
 
 
+def section_of(owner: Resource, section: str) -> Json:
+    """Return a section of the resource that contains a stack: its metadata or one of its policies."""
+    if section == "metadata":
+        return owner.metadata_get()
+    return owner.t.deletion_policy() if section == "deletion_policy" else owner.t["UpdatePolicy"]
+
+
 def best(records: Sequence[ResourceRecord], revision: int, former: int) -> ResourceRecord | None:
     """Return the record, of several with one name, that belongs to a revision; else to the revision before."""
     choice = None
@@ -359,9 +366,7 @@ class _Running:
         owner = self._stack.owner
         if owner is None:
             raise Unresolved(f"resource_facade {section}: this stack is not a resource of another stack")
-        if section == "metadata":
-            return owner.metadata_get()
-        return owner.t.deletion_policy() if section == "deletion_policy" else owner.t["UpdatePolicy"]
+        return section_of(owner, section)
 
     def _resource(self, name: str) -> Resource:
         resource = self._stack.resources.get(name)

@@ -35,6 +35,15 @@ OF_ENGINE = ("create_with_template", "_get_signal")
 """Methods of the classes whose work Heat's engine does: those with a child stack, and those that take signals."""
 
 
+PARTNERS = frozenset(
+    {
+        *("AWS::CloudFormation::WaitCondition", "OS::Heat::WaitCondition"),
+        *("OS::Heat::AccessPolicy", "OS::Heat::DeployedServer"),
+    }
+)
+"""Types whose resources work together with those of such classes, and need no engine themselves."""
+
+
 @dataclass
 class Plugins:
     """The result of loading plug-ins."""
@@ -120,11 +129,14 @@ def _types(module: ModuleType) -> dict[str, type[Resource]]:
 def _is_done_here(name: str, class_: type[Resource]) -> bool:
     """Return whether a class of a copy of Heat's own resources needs Heat's engine for a type that is carried out here.
 
-    Then our own class is used. A plug-in that derives from the class, for a type of its own, uses the class.
+    Then our own class is used, and for the types that work together with it. A plug-in that derives from Heat's class,
+    for a type of its own, uses that.
     """
     from heat_config_agent.stack.resources import TYPES  # noqa: PLC0415  # only for plug-ins
 
     needy = (each.__module__ in plugin_imports.OF_ENGINE for each in class_.__mro__)
+    if name in PARTNERS and _is_heats(class_):
+        return True
     return name in TYPES and _is_heats(class_) and (any(hasattr(class_, each) for each in OF_ENGINE) or any(needy))
 
 

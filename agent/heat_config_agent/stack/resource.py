@@ -73,6 +73,8 @@ class Resource(ClientUser):
     """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
     never_updated: ClassVar[bool] = False
     """True if no update changes the resource, even if its definition changes."""
+    no_signal_actions: ClassVar[tuple[str, ...]] = (SUSPEND, DELETE)
+    """The last actions after which a resource takes no signal."""
     deletes_with_snapshot: ClassVar[bool] = False
     """True if it may have the deletion policy Snapshot."""
 
@@ -251,17 +253,8 @@ class Resource(ClientUser):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
         mistakes = [mistake.under("properties") for mistake in wrong_properties(self, self.known())]
-        if self.any_property:  # as with Heat's types that are nothing
-            return mistakes
-        try:
-            tree = as_far_as_known(self.definition.update_policy, self.stack.look)
-        except Unresolved as error:
-            return [*mistakes, Wrong(str(error), ("update_policy",))]
-        if not isinstance(tree, Mapping):  # a function for all of it
-            shape = isinstance(tree, Later) or tree is None
-            return mistakes if shape else [*mistakes, Wrong("update_policy must be a map", ("update_policy",))]
-        policy = Properties(schemata(self.update_policy_schema), tree)
-        return mistakes + [mistake.under("update_policy") for mistake in policy.mistakes()]
+        # Of Heat's types that are nothing, the policy is not checked.
+        return mistakes if self.any_property else [*mistakes, *_wrong_policy(self)]
 
     def known(self) -> Properties:
         """Return the properties, with `Unknown` in place of values that are not known yet."""
@@ -331,7 +324,9 @@ class Resource(ClientUser):
         """Undo `prepare_for_replace`."""
 
     def signal(self, details: Json = None) -> None:
-        """Take a signal. Raises `NotSupported` if the type takes none."""
+        """Take a signal. Raises `NotSupported` if the type takes none, or none after its last action."""
+        if self.action in self.no_signal_actions:
+            raise exception.NotSupported(feature=f"Signal resource during {self.action}")
         handle = getattr(self, "handle_signal", None)
         if handle is None:
             raise exception.NotSupported(feature=f"to signal a resource of type {self.type()}")
@@ -350,3 +345,16 @@ class Resource(ClientUser):
 def wrong_properties(resource: Resource, properties: Properties) -> list[Wrong]:
     """Return the mistakes in properties of a resource; none of a type that accepts any."""
     return [] if resource.any_property else properties.mistakes()
+
+
+def _wrong_policy(resource: Resource) -> list[Wrong]:
+    """Return the mistakes in the update policy, with paths relative to the resource."""
+    try:
+        tree = as_far_as_known(resource.definition.update_policy, resource.stack.look)
+    except Unresolved as error:
+        return [Wrong(str(error), ("update_policy",), of_value=False)]
+    if not isinstance(tree, Mapping):  # a function for all of it
+        shape = isinstance(tree, Later) or tree is None
+        return [] if shape else [Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+    policy = Properties(schemata(resource.update_policy_schema), tree)
+    return [Wrong(each.problem, ("update_policy", *each.path), of_value=False) for each in policy.mistakes()]

@@ -160,7 +160,7 @@ class Session:
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
-        if _is_gone(root):
+        if _is_gone(root) and definition.procedures:  # one of them creates the operations
             return self.create(definition, rollback=rollback)
         if root.record.action == records.SUSPEND:
             hint = "resume it first" + (

@@ -61,8 +61,9 @@ class Traversal:
         raise NotImplementedError
 
     def _take(self) -> None:
-        """Begin the steps whose dependencies are done."""
-        nodes = self._next(self.graph.get_ready()) if self._in_turn else self.graph.get_ready()
+        """Begin the steps whose dependencies are done; first, as in Heat, those that delete."""
+        ready = self.graph.get_ready()
+        nodes = self._next(ready) if self._in_turn else sorted(ready, key=lambda node: not node.last)
         self._open += len(nodes)
         for node in nodes:
             done: list[bool] = []

@@ -8,14 +8,14 @@ is deleted if the stack no longer has it. A failure stops only what depends on t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack import actions, procedure, records, spans
 from heat_config_agent.stack.definition import Definition
 from heat_config_agent.stack.definition.procedures import DEPLOY
 from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.live import Stack, best
+from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
 from heat_config_agent.stack.records import ResourceRecord as Record
 from heat_config_agent.stack.resource import Resource
@@ -127,12 +127,12 @@ class _Convergence(Traversal):
 
     def _plan(self, definition: Definition) -> None:
         """Find or create the record of each resource, and order each after its dependencies."""
-        stack, record = self.stack, self.stack.record
+        stack = self.stack
         by_name: dict[str, list[Record]] = {}
         for resource in self._before.values():
             by_name.setdefault(resource.name, []).append(resource)
         for name in definition.resources:
-            chosen = best(by_name.get(name, ()), record.revision, record.before)
+            chosen = self._fittest(by_name.get(name, ()))
             if chosen is None:
                 chosen = self._new(name)
             self._current[name], self._names[chosen.id] = chosen.id, name
@@ -145,6 +145,17 @@ class _Convergence(Traversal):
                 stack.resources[name].record.requires = sorted(needs)
         extra = {self._current[name]: stack.resources[name].record for name in self._rolling.extra}
         self._before |= extra  # they are deleted again
+
+    def _fittest(self, candidates: Sequence[Record]) -> Record | None:
+        """Return the record, of several with one name, to go on with: by Heat's scores, else the last that changed."""
+        revision, before = self.stack.record.revision, self.stack.record.before
+        replaced = {each.replaces for each in self._before.values()}
+
+        def fitness(of: Record) -> tuple[int, float]:
+            score = -30 * (of.status == FAILED) - 50 * (of.action == DELETE) - (of.id in replaced)
+            return score + 5 * (of.revision == before) + 10 * (of.revision == revision), of.updated or of.created
+
+        return max(candidates, key=fitness, default=None)
 
     def _plan_batches(self) -> None:
         """Order each batch of a rolling update after the one before, with all that it removes."""
@@ -197,7 +208,7 @@ class _Convergence(Traversal):
         again = again or resource.state == (records.ADOPT, IN_PROGRESS)
         if resource.action != INIT and not again:
             try:
-                yield from actions.update(resource, self.stack.as_defined(resource.name))
+                yield from actions.update(resource, self.stack.as_defined(resource.name), self._needs(resource.name))
             except UpdateReplace:
                 resource = self._made_new(self._new(resource.name, replaces=record.id))
                 yield from self._begun(resource)
@@ -237,9 +248,13 @@ class _Convergence(Traversal):
         return resource
 
     def _needs_now(self, resource: Resource) -> None:
+        resource.record.requires = self._needs(resource.name)
+
+    def _needs(self, name: str) -> list[str]:
+        """Return the ids of the resources that one of the definition depends on."""
         there = self.stack.resources
-        needs = self.stack.definition.resources[resource.name].requirements()
-        resource.record.requires = sorted(there[each].record.id for each in needs if each in there)
+        needs = self.stack.definition.resources[name].requirements()
+        return sorted(there[each].record.id for each in needs if each in there)
 
     def _remove(self, node: Node) -> Task:
         """Delete a resource if the stack no longer has it."""

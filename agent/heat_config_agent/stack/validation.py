@@ -23,7 +23,7 @@ from heat_config_agent.stack.definition import (
 )
 from heat_config_agent.stack.definition import Schema as ParameterSchema
 from heat_config_agent.stack.exception import EntityNotFound, StackValidationFailed
-from heat_config_agent.stack.live import Stack, World
+from heat_config_agent.stack.live import Stack, World, section_of
 from heat_config_agent.stack.properties import Schema, Wrong, of_parameter
 from heat_config_agent.stack.records import DeploymentRecord, StackRecord
 from heat_config_agent.stack.resource import Resource
@@ -79,7 +79,7 @@ def _mistakes(
         return
     world = World(Memory(), types, _Nowhere(), creating=creating)
     stack = Stack(world, StackRecord(definition.identity.id, definition.identity.name), definition, owner)
-    stack.look, stack.validating = _Unmade(), True
+    stack.look, stack.validating = _Unmade(owner), True
     if round_ := circle(definition.resources):
         yield definition.mistake(f"Circular Dependency Found: {' → '.join((*round_, round_[0]))}", ("resources",))
         return
@@ -226,7 +226,7 @@ def unmade(definition: Definition, types: Types, owner: Resource | None = None) 
     """Return a stack in which nothing exists: a reference is the name of its resource, and an attribute is None."""
     record = StackRecord(definition.identity.id, definition.identity.name)
     stack = Stack(World(Memory(), types, _Nowhere()), record, definition, owner)
-    stack.look, stack.validating = _Unmade(), True
+    stack.look, stack.validating = _Unmade(owner), True
     return stack
 
 
@@ -283,7 +283,10 @@ def _fitting(parameter: str) -> tuple[str, ...]:
 
 
 class _Unmade:
-    """A view of a stack in which nothing exists yet."""
+    """A view of a stack in which nothing exists yet, except perhaps its owner."""
+
+    def __init__(self, owner: Resource | None) -> None:
+        self._owner = owner
 
     def reference(self, resource: str) -> Json:
         return resource
@@ -294,8 +297,8 @@ class _Unmade:
     def attributes(self, resource: str) -> Json:  # noqa: ARG002
         return None
 
-    def facade(self, section: str) -> Json:  # noqa: ARG002
-        return None
+    def facade(self, section: str) -> Json:
+        return section_of(self._owner, section) if self._owner is not None and self._owner.record.id else None
 
 
 class _Nowhere:

@@ -18,6 +18,7 @@ from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_agent.tosca.definitions import PropertyDefinition
 from heat_config_agent.tosca.documents import Document
 from heat_config_agent.tosca.operations import lifecycle
+from heat_config_agent.tosca.report import nearest
 from heat_config_agent.tosca.service import Node, Service
 from heat_config_agent.tosca.source import Recorder, Source, folder_of
 from heat_config_agent.tosca.substitution import DIRECTIVES
@@ -56,7 +57,7 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     reading = _Reading(name, wish)
     reading.take_all()
     purpose = loader.Purpose(is_complete=wish.is_complete, server=wish.server)
-    made = loader.define(reading.source, reading.document, identity, reading.substitute, purpose)
+    made = reading.define(identity, purpose)
     source = replace(
         reading.source,
         files=reading.files.contents,
@@ -73,8 +74,7 @@ def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[
     """Return the definition of a service in which marks stand for inputs, which need no values. Raises as `define`."""
     reading = _Reading(name, wish)
     reading.take_all()
-    purpose = loader.Purpose(is_complete=False, marks=marks)
-    made = loader.define(reading.source, reading.document, identity, reading.substitute, purpose)
+    made = reading.define(identity, loader.Purpose(is_complete=False, marks=marks))
     service = Service(reading.document)
     provided = tuple(name for name, node in service.nodes.items() if _is_provided(node))
     return Exported(made, service.inputs, tuple(service.workflows), bool(service.policies), provided)
@@ -176,6 +176,21 @@ class _Reading:
                 if name not in self.files.contents:
                     self.files.read(name)
             self.source = replace(self.source, beside=tuple(names))
+
+    def define(self, identity: Identity, purpose: loader.Purpose) -> Definition:
+        """Return the definition of the service. Raises `Invalid`, UsageError."""
+        try:
+            made = loader.define(self.source, self.document, identity, self.substitute, purpose)
+        except Invalid:
+            self._check_substitutes()  # a node that is misspelt may be the reason for the mistakes
+            raise
+        self._check_substitutes()
+        return made
+
+    def _check_substitutes(self) -> None:
+        for name in self._wish.substitutes:
+            if name not in self.chosen:
+                raise UsageError(f"--substitute names no node {name}", hint=nearest(name, self.chosen))
 
     # Substitution.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from heat_config_agent.stack import exception
+from heat_config_agent.stack.properties import shown
 
 KEYS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
 """The keys of the version of such a template."""
@@ -94,7 +95,11 @@ class _Rewriting:
         if len(given) == 1:
             name, argument = next(iter(given.items()))
             if name in self._functions:
-                return self._functions[name](argument)
+                try:
+                    return self._functions[name](argument)
+                except (AttributeError, LookupError, TypeError):
+                    what = f"{name} with {shown(argument)} in a template of a plug-in"
+                    raise exception.NotSupported(feature=what) from None
             if isinstance(name, str) and name.startswith("Fn::"):
                 raise exception.NotSupported(feature=f"{name} in a template of a plug-in")
         return {name: self.value(each) for name, each in given.items()}

@@ -10,6 +10,7 @@ from typing import Any
 from heat_config_agent.stack import definition
 from heat_config_agent.stack.facade import cloudformation
 from heat_config_agent.stack.facade.absent import NeedsEngineError
+from heat_config_agent.stack.properties import shown
 from heat_config_agent.stack.snippet import Snippet
 
 VERSION_KEY, VERSION = "heat_template_version", "2015-04-30"
@@ -104,6 +105,12 @@ class OutputDefinition:
         return {**described, "value": copy.deepcopy(self._value)}
 
 
+def _map(what: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise TypeError(f"{what} must be a map; got {shown(value)}")
+    return value
+
+
 def _function(stack: object, name: str, arguments: Any) -> dict[str, Any]:  # noqa: ARG001  # a plug-in's
     """Return a function as a template has it."""
     return {name: arguments}
@@ -125,8 +132,8 @@ class Template(Mapping[str, Any]):
         files: Mapping[str, str] | None = None,
         env: Any = None,
     ) -> None:
-        """Take the sections; those in CloudFormation's format are rewritten. Raises NotSupported."""
-        sections = dict(template)
+        """Take the sections; those in CloudFormation's format are rewritten. Raises NotSupported, TypeError."""
+        sections = dict(_map("a template", template))
         if any(key in sections for key in cloudformation.KEYS):
             sections = cloudformation.rewritten(sections)
         self.t: dict[str, Any] = sections
@@ -237,7 +244,7 @@ class Environment:
 
     def __init__(self, env: Mapping[str, Any] | None = None, user_env: bool = True) -> None:  # noqa: ARG002
         """Take the sections of an environment, or parameters alone."""
-        sections = dict(env or {})
+        sections = dict(_map("the parameters of a template", {} if env is None else env))
         if sections and not any(name in sections for name in ("parameters", "resource_registry", "parameter_defaults")):
             sections = {"parameters": sections}
         self.params: dict[str, Any] = dict(sections.get("parameters") or {})

@@ -60,6 +60,7 @@ class SoftwareDeployment(Resource):
     EMPTY: ClassVar[Json] = ""
     """The config for the tool if there is none."""
     stack: Stack
+    no_signal_actions: ClassVar[tuple[str, ...]] = ()
     again_after_interruption: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
@@ -223,9 +224,15 @@ class SoftwareDeployment(Resource):
             deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
             self.resource_id_set(deployment.id)
         deployment.action, deployment.attempt = action, self.record.attempt
-        signal = self.properties["signal_transport"] != deployments.NO_SIGNAL
+        # The script for DELETE has ended before the deployment is removed, although its result does not count.
+        signal = self._counts or action == "DELETE"
         deployments.deliver(world, deployment, derived, signal=signal)
         return deployment.id
+
+    @property
+    def _counts(self) -> bool:
+        """True if the stack waits for results."""
+        return bool(self.properties["signal_transport"] != deployments.NO_SIGNAL)
 
     def awaits(self) -> Hashable | None:
         """Wait for the result."""
@@ -246,9 +253,10 @@ class SoftwareDeployment(Resource):
 
     def check_delete_complete(self, token: str) -> bool:
         """Delete the deployment once DELETE has been carried out, and return whether it has."""
-        if not self._is_complete(token):
-            return False
         found = self._deployment
+        ended = found is None or found.status != records.IN_PROGRESS
+        if not (self._is_complete(token) if self._counts else ended):
+            return False
         if found is not None:
             deployments.remove(self.stack.world, found)
         return True

@@ -16,6 +16,7 @@ from heat_config_agent.stack.properties import Properties, Schema
 from heat_config_agent.stack.records import CREATE, ResourceRecord
 from heat_config_agent.stack.resources.deployment import SHARED, STRUCTURED
 from heat_config_agent.stack.resources.members import Group
+from heat_config_agent.stack.resources.nested import MEMBER
 
 _BATCH = {
     "max_batch_size": Schema(Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]),
@@ -181,7 +182,11 @@ class ResourceChain(Group):
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an attribute of the chain, or of its members; while there is no child stack, null."""
         wrong = key == attributes.SHOW or (key == "attributes" and not path)
-        return None if self.child is None and not wrong else super().get_attribute(key, *path)
+        if self.child is None and not wrong:
+            return None
+        if key.startswith(MEMBER):
+            self.member(key.removeprefix(MEMBER).partition(".")[0])  # of a chain without members too
+        return super().get_attribute(key, *path)
 
     def validate(self) -> None:
         """Refuse a type that is not text."""

@@ -19,7 +19,7 @@ from heat_config_agent.stack.snippet import policy
 
 SCALED, INSTANCE = "OS::Heat::ScaledResource", "AWS::EC2::Instance"
 """The type of the members if an environment maps it to something, and their type if none does."""
-LAUNCH = "LaunchConfigurationName"
+LAUNCH, CONFIGURATION = "LaunchConfigurationName", "AWS::AutoScaling::LaunchConfiguration"
 SIGNED = "metering."
 """The prefix of the tags that group the measurements of members."""
 LONGEST_PAUSE = 3600
@@ -109,6 +109,7 @@ class InstanceGroup(AutoScalingGroup):
     """A group of instances like a launch configuration, at its size."""
 
     POLICY: ClassVar[str] = "RollingUpdate"
+    COOLDOWN: ClassVar[str] = ""
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **_SHARED,
         LAUNCH: Schema(Schema.STRING, "The reference of the configuration.", required=True, update_allowed=True),
@@ -174,7 +175,7 @@ class InstanceGroup(AutoScalingGroup):
             return None
         resources = self.stack.resources.values()
         launch = next((resource for resource in resources if name in (resource.FnGetRefId(), resource.name)), None)
-        if not isinstance(launch, LaunchConfiguration):
+        if launch is None or not launch.has_interface(CONFIGURATION):
             raise exception.Error(f"{LAUNCH} ({name}) reference can not be found.")
         given = {key: launch.properties[key] for key in launch.properties.data if key != "InstanceId"}
         tags = [dict(tag) for tag in properties["Tags"] or ()]
@@ -186,7 +187,7 @@ class InstanceGroup(AutoScalingGroup):
             return []
         return [{"Key": f"{SIGNED}groupname", "Value": self.FnGetRefId()}]
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
+    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
         """Raise ValueError: only an update changes the size."""
         raise ValueError(f"{self.name} has the size of its template")
 
@@ -206,6 +207,7 @@ class CfnAutoScalingGroup(InstanceGroup):
     """A group of instances like a launch configuration, at its desired size, which policies change."""
 
     POLICY: ClassVar[str] = "AutoScalingRollingUpdate"
+    COOLDOWN: ClassVar[str] = "Cooldown"
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **_SHARED,
         LAUNCH: Schema(Schema.STRING, "The reference of the configuration.", update_allowed=True),
@@ -254,9 +256,9 @@ class CfnAutoScalingGroup(InstanceGroup):
     def _tags(self, tags: list[dict[str, Json]]) -> list[dict[str, Json]]:
         return [*super()._tags(tags), {"Key": f"{SIGNED}AutoScalingGroupName", "Value": self.FnGetRefId()}]
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
+    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
         """Change the size."""
-        AutoScalingGroup.adjust(self, adjustment, kind, least_step)
+        AutoScalingGroup.adjust(self, adjustment, kind, least_step, cooldown)
 
 
 class CfnScalingPolicy(ScalingPolicy):

@@ -100,7 +100,7 @@ class Operation(SoftwareDeployment):
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
         properties = self.properties
         steps = self._steps(action)
-        values: dict[str, Json] = {**steps[-1][2], _SURROUNDINGS: properties["surroundings"] or {}}
+        values: dict[str, Json] = {**steps[-1][2], _SURROUNDINGS: self._around()}
         config: dict[str, Json] = {
             "root": ROOT,
             "files": {**self.stack.files, **(properties["files"] or {})},
@@ -155,8 +155,6 @@ class Operation(SoftwareDeployment):
             self.record.data[_OPEN] = True
             if action == "DELETE":
                 self.record.data[_MADE] = False
-            now = {name: value for name, value in (self._latest("surroundings") or {}).items() if value is not None}
-            self._take({"surroundings": {**(self.properties["surroundings"] or {}), **now}} if now else {})
             self.stack.keep(self.record)
         return super()._act(action)
 
@@ -195,7 +193,8 @@ class Operation(SoftwareDeployment):
             if not super()._is_complete(token):
                 return False
         except exception.Error as error:
-            raise exception.Error(f"{self._last(token)}: {error}") from None
+            last = self._last(token)
+            raise exception.Error(str(error) if last == self.name else f"{last}: {error}") from None
         action = self.record.action
         deployment = self.stack.world.store.deployments.get(token)
         if token and deployment is not None:
@@ -227,9 +226,19 @@ class Operation(SoftwareDeployment):
 
     def settle(self) -> None:
         """Resolve the values for the last time before the stack changes: the operations that undo need them."""
-        names = ("inverse_values", "surroundings")
-        if self._take({name: value for name in names if (value := self._latest(name)) is not None}):
+        frozen = self.record.definition
+        latest = {
+            name: value for name in ("inverse_values", "surroundings") if (value := self._latest(name)) is not None
+        }
+        if frozen is not None and any(frozen["properties"].get(name) != value for name, value in latest.items()):
+            self.record.definition = {**frozen, "properties": {**frozen["properties"], **latest}}
+            self.define(thaw(self.name, self.record.definition))
             self.stack.keep(self.record)
+
+    def _around(self) -> dict[str, Json]:
+        """Return the surroundings as they are at the moment; those that are no longer known stay as they were."""
+        known = {name: value for name, value in (self._latest("surroundings") or {}).items() if value is not None}
+        return {**(self.properties["surroundings"] or {}), **known}
 
     def _latest(self, name: str) -> Json:
         """Return the value that a property has at the moment; None if it cannot be resolved."""
@@ -240,15 +249,6 @@ class Operation(SoftwareDeployment):
             return resolve(defined.resources[self.name].properties.get(name), self.stack.look)
         except Unresolved:
             return None
-
-    def _take(self, values: Mapping[str, Json]) -> bool:
-        """Take values of properties for the ones that the record has; return whether some are others."""
-        frozen = self.record.definition
-        if frozen is None or all(frozen["properties"].get(name) == value for name, value in values.items()):
-            return False
-        self.record.definition = {**frozen, "properties": {**frozen["properties"], **values}}
-        self.define(thaw(self.name, self.record.definition))
-        return True
 
     # Attributes.
 

@@ -18,7 +18,7 @@ from heat_config_agent.stack.constraints import AllowedValues, Range
 from heat_config_agent.stack.definition import Identity, Later, ResourceDefinition, limits
 from heat_config_agent.stack.live import Stack
 from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import CREATE, FAILED, IN_PROGRESS
+from heat_config_agent.stack.records import COMPLETE, CREATE, FAILED, IN_PROGRESS
 from heat_config_agent.stack.resource import NoActionRequired, Resource
 from heat_config_agent.stack.resources.members import Group
 from heat_config_agent.stack.resources.nested import MEMBER
@@ -26,8 +26,9 @@ from heat_config_agent.stack.snippet import Snippet
 
 EXACT, CHANGE, PERCENT = "exact_capacity", "change_in_capacity", "percent_change_in_capacity"
 
-SIZE, NAMES, NEXT = "size", "names", "next"
-"""The keys of stored values: the current size, the names of the members, and the number of the next member."""
+SIZE, NAMES, NEXT, COOLING = "size", "names", "next", "cooling"
+"""The keys of stored values: the current size, the names of the members, the number of the next member, and the time
+until which no policy changes the size."""
 
 
 def new_size(size: int, adjustment: float, kind: str, least_step: int | None) -> int:
@@ -68,6 +69,8 @@ class AutoScalingGroup(Group):
             },
         ),
     }
+    COOLDOWN: ClassVar[str] = "cooldown"
+    """The name of the property with the seconds between two adjustments; empty if there is none."""
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "outputs": Attribute("An attribute of all members by name.", type=Attribute.MAP),
         "outputs_list": Attribute("An attribute of all members.", type=Attribute.LIST),
@@ -210,20 +213,42 @@ class AutoScalingGroup(Group):
         rules = self.properties["rolling_updates"]
         return rolling.Policy(rules["max_batch_size"], float(rules["pause_time"]), rules["min_in_service"])
 
-    def adjust(self, adjustment: float, kind: str, least_step: int | None) -> None:
-        """Change the size. Raises NoActionRequired if it stays the same, ValueError while the group changes."""
+    def _cool(self, cooldown: float | None) -> None:
+        """Let no policy change the size for some seconds; without a number, for those of the group."""
+        if cooldown is None and self.COOLDOWN:
+            cooldown = self.properties[self.COOLDOWN]
+        seconds = cooldown or 0
+        self.data_set(COOLING, max(time.time() + max(seconds, 0), float(self.data().get(COOLING, 0.0))))
+
+    def check_create_complete(self, token: str) -> bool:
+        """Return whether the members are created; then the group cools down."""
+        done = super().check_create_complete(token)
+        if done:
+            self._cool(None)
+        return done
+
+    def check_update_complete(self, token: str) -> bool:
+        """Return whether the members are updated; then the group cools down."""
+        done = super().check_update_complete(token)
+        if done:
+            self._cool(None)
+        return done
+
+    def adjust(self, adjustment: float, kind: str, least_step: int | None, cooldown: float | None = None) -> None:
+        """Change the size. Raises NoActionRequired if it stays the same, and while the group changes or cools down."""
         child = self.child
-        if child is None or child.record.status == IN_PROGRESS:
-            raise ValueError(f"{self.name} is being changed")
+        if child is None or child.record.status == IN_PROGRESS or self.status != COMPLETE:
+            raise NoActionRequired
         size = self._current_size()
         least, _, most = self.sizes(self.properties)
         wanted = min(max(new_size(size, adjustment, kind, least_step), least), most)
-        if wanted == size:
+        if wanted == size or time.time() < float(self.data().get(COOLING, 0.0)):
             raise NoActionRequired
         self.data_set(SIZE, wanted)
         self._choose_names()
         definition = self.child_definition(Identity(child.name, child.id, child.identity.project))
         traversal.converge(child, records.UPDATE, definition, records.new_id())
+        self._cool(cooldown)
 
     # Attributes.
 
@@ -301,17 +326,13 @@ class ScalingPolicy(Resource):
         """Accept all changes: a signal reads the properties."""
 
     def handle_signal(self, details: Json = None) -> None:
-        """Adjust the group. Raises NoActionRequired during the cooldown, ValueError if there is no such group."""
+        """Adjust the group. Raises NoActionRequired while it cools down, ValueError if there is no such group."""
         group = next((each for each in self.stack.resources.values() if self._is_group(each)), None)
         if not isinstance(group, AutoScalingGroup):
             raise ValueError(f"Alarm {self.name} could not find scaling group")  # noqa: TRY004  # a property is wrong
-        pause = self.properties[self.COOLDOWN] or 0
-        if pause and time.time() - float(self.data().get("adjusted", 0.0)) < pause:
-            raise NoActionRequired
         properties = self.properties
         step = properties[self.STEP] if self.STEP in properties.data else None
-        group.adjust(properties[self.CHANGE_BY], self.KINDS[properties[self.KIND]], step)
-        self.data_set("adjusted", time.time())
+        group.adjust(properties[self.CHANGE_BY], self.KINDS[properties[self.KIND]], step, properties[self.COOLDOWN])
 
     def _is_group(self, resource: Resource) -> bool:
         return bool(resource.FnGetRefId() == self.properties[self.GROUP])

@@ -79,10 +79,17 @@ class CfnWaitCondition(WaitCondition):
         "Data": Attribute("JSON with the data of all signals, by id.", type=Attribute.STRING)
     }
 
+    def check_handle(self, handle: WaitConditionHandle | None) -> WaitConditionHandle:
+        """Return the handle if it is one of CloudFormation, whose reference is a URL. Raises ValueError."""
+        if not isinstance(handle, CfnWaitConditionHandle):
+            raise ValueError(f'"{self.properties[self.HANDLE]}" is not a valid URL')  # noqa: TRY004
+        return handle
+
 
 class SwiftSignalHandle(UrlHandle):
     """A handle that Heat implements with a temporary URL of Swift."""
 
+    of_swift: ClassVar[bool] = True
     attributes_schema: ClassVar[Mapping[str, Attribute]] = {
         "token": Attribute("Token for signals: none is needed.", type=Attribute.STRING),
         "endpoint": Attribute("URL for signals.", type=Attribute.STRING),
@@ -102,6 +109,7 @@ class SwiftSignal(WaitCondition):
         "timeout": Schema(Schema.NUMBER, "Seconds to wait at most.", required=True, constraints=[Range(1, 43200)]),
         "count": Schema(Schema.INTEGER, "Number of signals to wait for.", default=1, constraints=[Range(1, 1000)]),
     }
+    of_swift: ClassVar[bool] = True
     FAILURE: ClassVar[type[exception.Error]] = exception.SwiftSignalFailure
     OVER: ClassVar[type[exception.Error]] = exception.SwiftSignalTimeout
 

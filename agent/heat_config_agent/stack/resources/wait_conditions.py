@@ -31,6 +31,8 @@ class WaitConditionHandle(Resource):
     """A handle that accepts signals."""
 
     stack: Stack
+    of_swift: ClassVar[bool] = False
+    """True if only a `SwiftSignal` waits for it."""
     again_after_interruption: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         "signal_transport": Schema(
@@ -55,13 +57,21 @@ class WaitConditionHandle(Resource):
         """Create an id and a token."""
         self.data_set("token", secrets.token_hex(16))
         self.resource_id_set(records.new_id())
-        if self.properties.get("signal_transport") == NO_SIGNAL:  # no signal will come
+
+    def signals(self) -> dict[str, Any]:
+        """Return the signals by their ids."""
+        return dict(self.data().get(SIGNALS, {}))
+
+    def count(self) -> dict[str, Any]:
+        """Return the signals for a condition that counts them; where none will come, one more each time."""
+        if self.properties.get("signal_transport") == NO_SIGNAL:
             self.handle_signal(None)
+        return self.signals()
 
     def handle_signal(self, details: Json) -> None:
         """Accept a signal. Raises ValueError if it is not valid."""
         details = details or {}
-        signals = dict(self.data().get(SIGNALS, {}))
+        signals = self.signals()
         known = {"status", "reason", "data", "id"}
         if not isinstance(details, dict) or set(details) - known:
             raise ValueError(f"A signal is a map with some of {', '.join(sorted(known))}")
@@ -95,6 +105,7 @@ class WaitCondition(Resource):
 
     stack: Stack
     again_after_interruption: ClassVar[bool] = True
+    of_swift: ClassVar[bool] = False
     HANDLE, TIMEOUT, COUNT = "handle", "timeout", "count"
     FAILURE: ClassVar[type[exception.Error]] = exception.WaitConditionFailure
     OVER: ClassVar[type[exception.Error]] = exception.WaitConditionTimeout
@@ -118,19 +129,16 @@ class WaitCondition(Resource):
                 return each
         return None
 
-    def _handle_there(self) -> WaitConditionHandle:
-        """Return the handle. Raises ValueError if there is none."""
-        if (handle := self._handle()) is None:
-            raise ValueError(f"{self.properties[self.HANDLE]} is not a valid wait condition handle.")
+    def check_handle(self, handle: WaitConditionHandle | None) -> WaitConditionHandle:
+        """Return the handle if the condition can wait for it. Raises ValueError."""
+        if handle is None or handle.of_swift != self.of_swift:
+            name = handle.name if handle else self.properties[self.HANDLE]
+            raise ValueError(f"{name} is not a valid wait condition handle.")
         return handle
-
-    def _signals(self) -> dict[str, Any]:
-        handle = self._handle()
-        return handle.data().get(SIGNALS, {}) if handle else {}
 
     def handle_create(self) -> float:
         """Start to wait."""
-        handle = self._handle_there()
+        handle = self.check_handle(self._handle())
         if token := handle.data().get("token"):
             self.stack.world.expect_signals(handle.record.id, token)  # also if no resource has asked for the address
         return self._begun()
@@ -143,7 +151,7 @@ class WaitCondition(Resource):
     ) -> float:
         """Wait for the new number of signals; also if only its metadata changes, as in Heat."""
         self.properties = json_snippet.properties(self.properties_schema)
-        self._handle_there()
+        self.check_handle(self._handle())
         return self._begun()
 
     def _begun(self) -> float:
@@ -159,7 +167,8 @@ class WaitCondition(Resource):
     def _is_complete(self, timeout: float) -> bool:
         if not timeout:
             return True
-        signals = self._signals()
+        handle = self._handle()
+        signals = handle.count() if handle else {}
         failed = [signal["reason"] for signal in signals.values() if signal["status"] == FAILURE]
         if failed:
             raise self.FAILURE(";".join(failed))
@@ -181,9 +190,9 @@ class WaitCondition(Resource):
     check_update_complete = _is_complete
 
     def _resolve_attribute(self, name: str) -> Json:
-        if self._handle() is None:
+        if (handle := self._handle()) is None:
             return ""
-        return json.dumps({name: each["data"] for name, each in self._signals().items()})
+        return json.dumps({name: each["data"] for name, each in handle.signals().items()})
 
 
 _AT_WORK = {
