@@ -29,6 +29,8 @@ EXAMPLES = sorted(
 )
 
 REFUSED = {
+    "external-id-not-checked": "properties of a resource that exists already, which its type does not have",
+    "random-sequence-unknown": "an older property of RandomString, whose value Heat does not check",
     "more-function-90": "the port of a URL is true, of which Heat makes 1",
     "more-reference-3": "wrong arguments in the part of an `if` that is not chosen",
     "registry-glob-none": "an environment maps a type of Heat to a template with other properties",

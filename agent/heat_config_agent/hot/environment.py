@@ -68,13 +68,14 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
         return {}
     sections: dict[str, Json] = {}
+    is_merged = several and bool(text.value.get("parameters") or text.value.get("parameter_defaults"))
     for name, section in text.value.items():
         if name not in SECTIONS:
             hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"
             report.wrong(f'environment has wrong section "{name}"', (name,), hint, "environment_format")
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
-        elif name == "parameter_merge_strategies" and not several and not isinstance(section, dict):
+        elif name == "parameter_merge_strategies" and not is_merged and not isinstance(section, dict):
             report.odd("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
         elif not section and (several or name != "resource_registry"):
             sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
@@ -83,8 +84,7 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         else:
             sections[name] = section
     strategies = text.value.get("parameter_merge_strategies")
-    is_read = several and bool(sections.get("parameters") or sections.get("parameter_defaults"))
-    if is_read and not strategies and not isinstance(strategies, dict | None):
+    if is_merged and not strategies and not isinstance(strategies, dict | None):
         _report_shape("parameter_merge_strategies", report)
     _check_sinks(list(sections.get("event_sinks", [])), report)
     return sections

@@ -149,9 +149,11 @@ def update(resource: Resource, after: Resource, needs: Iterable[str] = ()) -> Ac
     restricted = resource.stack.environment.restricted(resource.name)
     if necessary is None:
         _restrict(resource, "replace", restricted)
+        _make_room(resource)
         raise UpdateReplace(resource.name)
     if necessary and resource.definition.external_id is None:
-        _restrict(resource, "update", restricted)
+        if restricted:
+            _restrict_change(resource, after, frozen, restricted)
         resource.record.requires = sorted({*resource.record.requires, *needs})
         yield from _updated(resource, after, frozen, restricted)
     else:
@@ -181,13 +183,6 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
 
 def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:
     snippet = Snippet(after.definition, resource.resolve)
-    if "replace" in restricted:
-        try:
-            difference(resource, after, frozen)
-        except UpdateReplace:
-            _restrict(resource, "replace", restricted)
-        except exception.HeatException:
-            pass  # the update itself reports it
     with _state(resource, UPDATE):
         changes = _changes(resource, frozen)
         _validate(type(after)(after.name, thaw(after.name, frozen), after.stack))
@@ -236,6 +231,30 @@ def difference(resource: Resource, replacement: Resource, frozen: dict[str, Json
 
 def _given(values: Properties, key: str) -> Json:
     return values[key] if key in values.data or values.schema[key].default is not None else None
+
+
+def _restrict_change(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> None:
+    """Refuse a change that is restricted: a replacement or, if none is needed, an update.
+
+    Raises UpdateReplace if a replacement is needed and allowed: Heat restricts it by `replace` alone.
+    """
+    try:
+        difference(resource, after, frozen)
+    except UpdateReplace:
+        _restrict(resource, "replace", restricted)
+        _make_room(resource)
+        raise
+    except exception.HeatException:
+        return  # the update itself reports it
+    _restrict(resource, "update", restricted)
+
+
+def _make_room(resource: Resource) -> None:
+    """Make room for the replacement of a resource. Raises ResourceFailure."""
+    try:
+        resource.prepare_for_replace()
+    except Exception as error:
+        raise _failure(resource, error) from error
 
 
 def _restrict(resource: Resource, action: str, restricted: frozenset[str]) -> None:

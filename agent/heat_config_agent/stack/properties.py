@@ -125,6 +125,10 @@ class Wrong(Exception):  # noqa: N818  # the value is wrong
         super().__init__(problem)
         self.problem, self.path, self.of_value = problem, path, of_value
 
+    def under(self, section: str) -> Wrong:
+        """Return the mistake with a path that is relative to the resource."""
+        return Wrong(self.problem, (section, *self.path), of_value=self.of_value)
+
 
 class Properties(Mapping[str, Any]):
     """The values of properties, resolved on access: with defaults, and converted to the declared types."""

@@ -252,10 +252,7 @@ class Resource(ClientUser):
 
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
-        mistakes = [
-            Wrong(mistake.problem, ("properties", *mistake.path), of_value=mistake.of_value)
-            for mistake in wrong_properties(self, self.known())
-        ]
+        mistakes = [mistake.under("properties") for mistake in wrong_properties(self, self.known())]
         # Of Heat's types that are nothing, the policy is not checked.
         return mistakes if self.any_property else [*mistakes, *_wrong_policy(self)]
 

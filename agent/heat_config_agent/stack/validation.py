@@ -24,7 +24,7 @@ from heat_config_agent.stack.definition import (
 from heat_config_agent.stack.definition import Schema as ParameterSchema
 from heat_config_agent.stack.exception import EntityNotFound, StackValidationFailed
 from heat_config_agent.stack.live import Stack, World, section_of
-from heat_config_agent.stack.properties import Schema, of_parameter
+from heat_config_agent.stack.properties import Schema, Wrong, of_parameter
 from heat_config_agent.stack.records import DeploymentRecord, StackRecord
 from heat_config_agent.stack.resource import Resource
 from heat_config_agent.stack.store import Memory
@@ -123,9 +123,7 @@ def _of_resource(
     if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
         return
     problems = [
-        replace(
-            definition.mistake(each.problem, ("resources", name, *each.path)), code=OF_VALUE if each.of_value else ""
-        )
+        replace(definition.mistake(each.problem, ("resources", name, *each.path)), code=_code(each))
         for each in resource.mistakes()
     ]
     definition_of_resource = resource.definition
@@ -143,6 +141,10 @@ def _of_resource(
     yield from problems
     if not problems and hasattr(resource, "child_to_validate"):
         yield from _of_child(definition, name, resource, count)
+
+
+def _code(mistake: Wrong) -> str:
+    return OF_VALUE if mistake.of_value and mistake.path[0] == "properties" else ""
 
 
 def _validated(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:
