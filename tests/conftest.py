@@ -89,7 +89,7 @@ DAEMONS_ANEW = re.compile(
 """The tests about the start of daemons, their memory, descriptors and processes: there they are new processes, too."""
 
 FORMS = re.compile("/cli/")
-"""The tests in which each form of a command line, with its own options, is started anew the first time of a run."""
+"""The tests that start a new process for each form of a command line, with its own options, once in a run."""
 
 
 @pytest.fixture

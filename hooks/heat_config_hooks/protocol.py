@@ -197,7 +197,7 @@ class Ended:
     stdout: Path
     stderr: Path
     output: Literal["kept", "passed on", "removed"] = "removed"
-    """What becomes of these files: the agent keeps them and masks secrets in them, or a caller prints them again."""
+    """The use of these files: the agent keeps and masks them, or a caller prints them again, or they are removed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,7 +213,7 @@ class About:
     variables: tuple[str, ...] = ()
     """The variables that configure it."""
     writes: Mapping[str, str] = field(default_factory=dict)
-    """The places of the machine to which it writes, by the variable that names another place."""
+    """The folders and files of the machine to which it writes, by the variable that overrides each."""
     cleans: Literal["", "config", "name"] = ""
     """What needs a cleanup when a deployment leaves the metadata without a DELETE of its own, see `Request.leaves`.
 

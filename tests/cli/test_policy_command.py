@@ -352,7 +352,7 @@ resources:
 
 
 def test_a_followed_stack_obeys_it(governed: Governed, proof: Path) -> None:
-    """Its deployments are of the source `stack`, wherever the template comes from."""
+    """Its deployments have the source `stack`, as if the template were applied."""
     folder = governed.machine.folder / "site"
     folder.mkdir()
     (folder / "stack.yaml").write_text(INNER)

@@ -1,4 +1,4 @@
-"""What the policy would refuse of stacks, before it is tried: in dry runs, and by `policy explain`."""
+"""Refusals of stacks that dry runs and `policy explain` show in advance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`heat-config-agent sign`: its lists, its sentences about keys that cannot sign, and what `--verify` says."""
+"""`heat-config-agent sign`: its lists, its messages about keys that cannot sign, and the verdicts of `--verify`."""
 
 from __future__ import annotations
 
@@ -83,7 +83,10 @@ def test_a_folder_and_a_template_are_verified_with_all_that_they_name(
     done = verify(machine, signers, str(folder))
     assert (done.code, done.err) == (0, "warning: service/run.sh is not in the list: the machine does not see it\n")
     done = run(machine, "--key", str(alice.key), str(folder / "service.yaml"))
-    assert "service.yaml is one file of a service (sign its folder, or the archive that `heat-config" in done.err
+    assert (
+        "service.yaml: it is only one file of a TOSCA service (sign its folder, or the archive that `heat-config"
+        in done.err
+    )
     template = tmp_path / "site.yaml"
     (tmp_path / "run.sh").write_text("#!/bin/sh\ntrue\n")
     template.write_text(TEMPLATE.replace("site.yaml.signed", "run.sh"))
@@ -134,10 +137,10 @@ def test_a_key_that_cannot_sign_is_explained(machine: Machine, tmp_path: Path) -
     alice.key.unlink()
     public = alice.key.with_suffix(".pub")
     for key, why in (
-        (locked, f"its passphrase is missing or wrong (or run ssh-add {locked}, and name {locked}.pub)"),
+        (locked, f"its passphrase is missing or wrong (type it again, or run ssh-add {locked} and name {locked}.pub)"),
         (wide, f"other users can read it, so ssh-keygen does not use it (run chmod 600 {wide})"),
-        (public, "its private key is neither next to it nor in ssh-agent (ssh-add -l lists those there)"),
-        (path, "it is not a key of OpenSSH, and has no public key next to it (ssh-keygen makes keys)"),
+        (public, "its private key is neither next to it nor in ssh-agent (ssh-add -l lists the keys in ssh-agent)"),
+        (path, "it is not a key of OpenSSH, and has no public key next to it (ssh-keygen makes keys of OpenSSH)"),
     ):
         done = run(machine, "--key", str(key), str(path), SSH_ASKPASS="/bin/false", SSH_ASKPASS_REQUIRE="force")
         assert (done.code, done.err) == (1, f"error: cannot sign with {key}: {why}\n")
@@ -164,5 +167,7 @@ def test_a_key_in_an_agent_signs(machine: Machine, alice: Signer, signers: str, 
     for name in ("new\nline", b"byte\xff".decode("utf-8", "surrogateescape")):
         (folder / name).write_text("")
         done = run(machine, "--key", public, str(folder), SSH_AUTH_SOCK=str(socket))
-        assert f"cannot sign {f'service/{name}'!a}: a list cannot have this name (rename it)" in done.err
+        assert (
+            f"cannot sign {f'service/{name}'!a}: a signed list cannot contain this name (rename the file)" in done.err
+        )
         (folder / name).unlink()

@@ -1,4 +1,4 @@
-"""Attacks on the rule `signers`: what is in the place of a signed file, or around it, is not run."""
+"""Attacks on the rule `signers`: a file in the place of a signed one, or next to it, is not run."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_no_link_puts_one_signed_file_in_the_place_of_another(
 def test_an_archive_in_the_place_of_a_signed_template_is_not_opened(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:
-    """Archives are known by their content too, and only their signed content is read, whatever they are called."""
+    """Archives are known by their content too, and only their signed content is read, under any name."""
     proof, main = tmp_path / "proof", site(tmp_path / "site", tmp_path / "proof")
     sign(governed, alice, str(main))
     packed(main, proof)

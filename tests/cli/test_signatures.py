@@ -76,7 +76,7 @@ def test_a_document_runs_only_as_it_was_signed(governed: Governed, alice: Signer
     assert governed.apply(given).code == 0
     assert proof.read_text() == "ran\n"
     said = governed.agent("policy", "explain").out
-    assert said.endswith("would be refused today\nsignatures were checked only of documents that the daemon keeps\n")
+    assert said.endswith("would be refused today\nsignatures were checked only for documents that the daemon keeps\n")
 
 
 def test_a_config_from_heat_runs_if_its_list_is_signed(

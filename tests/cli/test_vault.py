@@ -162,7 +162,7 @@ def test_a_namespace_goes_with_every_request(machine: Machine, vault: Vault, cre
 
 
 def test_only_a_server_with_a_trusted_certificate_gets_the_token(machine: Machine, vault: Vault) -> None:
-    """The setting `ca_file` counts; without it, nothing is sent to a server whose certificate nobody knows."""
+    """The setting `ca_file` counts; without it, nothing is sent to a server with an unknown certificate."""
     pair, trusted = machine.folder / "pair.pem", machine.folder / "trusted.pem"
     pair.write_text(CERTIFICATE + KEY)
     trusted.write_text(CERTIFICATE)

@@ -64,7 +64,7 @@ def test_no_spelling_of_a_timeout_is_too_long_for_the_rule(governed: Governed, p
 
 
 def test_no_other_place_or_value_of_a_timeout_outlasts_the_longest(governed: Governed, proof: Path) -> None:
-    """The section of the tool counts, and what is no time fails the deployment."""
+    """The section of the tool counts, and a value that is not a time fails the deployment."""
     governed.policy("max_timeout = 60")
     config = {"configs": [{"actions": ["CREATE"], "config": script(proof), "tool": "script"}]}
     given = [deployment("d", config, group="component", options={"script": {"timeout": 61}, "timeout": 5})]

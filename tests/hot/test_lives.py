@@ -1,4 +1,4 @@
-"""Lives of stacks that are not as with Heat, on purpose: `docs/templates.md` has the reasons."""
+"""Lives of stacks that differ from those in Heat on purpose, for the reasons in `docs/templates.md`."""
 
 from __future__ import annotations
 

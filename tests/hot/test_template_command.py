@@ -163,7 +163,9 @@ def test_values_are_left_to_the_creation_while_a_parameter_has_none(machine: Mac
     joined, config = [line.split(": ", 2)[1:] for line in left.err.splitlines()]
     assert joined[0] == config[0] == "warning"
     assert joined[1].startswith("resources.joined.properties.value: Items to join must be string, map or list not 1 (")
-    assert config[1] == "resources.config.properties.config: \"['a']\" is not a map (the stack cannot be created so)"
+    assert (
+        config[1] == "resources.config.properties.config: \"['a']\" is not a map (the creation of the stack will fail)"
+    )
     assert validate(machine, "good.yaml", "--strict").code == 1
     known = validate(machine, "good.yaml", "--parameter", "name=abc")
     assert (known.code, known.err.count(": error: ")) == (1, 2)

@@ -1,4 +1,4 @@
-"""Plug-ins with child stacks, written for Heat, are carried out as stacks in stacks."""
+"""Plug-ins that are written for Heat and have child stacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import StateError
-from stack.written import Written, plugin
+from stack.plugin_stack import PluginStack, plugin
 
 SITE = '''
 from heat.common import exception
@@ -78,21 +78,21 @@ outputs:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Written:
+def site(tmp_path: Path) -> PluginStack:
     """Return where a stack with the plug-in can be worked on."""
     plugin(tmp_path, SITE)
-    made = Written(tmp_path)
+    made = PluginStack(tmp_path)
     assert made.plugins.disabled == []
     return made
 
 
-def children(written: Written) -> dict[str, str]:
+def children(stack: PluginStack) -> dict[str, str]:
     """Return the states of the resources of the child stack."""
-    child = written.root.resources["site"].child
+    child = stack.root.resources["site"].child
     return {} if child is None else {each.name: "_".join(each.state) for each in child.records()}  # type: ignore[attr-defined]
 
 
-def test_its_life(site: Written) -> None:
+def test_its_life(site: PluginStack) -> None:
     """The child follows its template, its outputs are attributes, and it is suspended and deleted with its stack."""
     site.create(TEMPLATE)
     assert site.states() == {"word": "CREATE_COMPLETE", "site": "CREATE_COMPLETE"}
@@ -122,7 +122,7 @@ def test_its_life(site: Written) -> None:
     ],
 )
 def test_mistakes_in_the_child_are_found_before_anything_is_done(
-    site: Written, pages: object, kind: str, problem: str
+    site: PluginStack, pages: object, kind: str, problem: str
 ) -> None:
     """Those of its template, and those of the code that makes it."""
     with pytest.raises(Invalid) as caught:
@@ -154,17 +154,17 @@ def test_what_is_no_template_is_a_mistake(tmp_path: Path, returns: str, problem:
         f"    def child_params(self):\n        return ({returns})[1]\n"
         "def resource_mapping():\n    return {'My::Odd': Odd}\n",
     )
-    written = Written(tmp_path)
+    stack = PluginStack(tmp_path)
     with pytest.raises(Invalid) as caught:
-        written.create("resources: {r: {type: My::Odd}}")
+        stack.create("resources: {r: {type: My::Odd}}")
     assert problem in str(caught.value)
-    written.close()
+    stack.close()
 
 
-def test_a_failure_in_the_child_fails_the_resource(site: Written) -> None:
+def test_a_failure_in_the_child_fails_the_resource(site: PluginStack) -> None:
     """The reason has the path to the failed resource, and the next update continues from there."""
     plugin(site.folder, BROKEN, "broken")
-    broken = Written(site.folder)
+    broken = PluginStack(site.folder)
     broken.create("resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Broken'}}}")
     assert broken.state() == ("CREATE", "FAILED")
     reason = broken.root.record.reason
@@ -246,20 +246,20 @@ def resource_mapping():
 def test_a_handler_waits_for_its_child(tmp_path: Path) -> None:
     """A template is built of definitions, its types are mapped, and a task in a handler sees the child change."""
     plugin(tmp_path, BUILT)
-    written = Written(tmp_path)
-    assert written.plugins.disabled == []
+    stack = PluginStack(tmp_path)
+    assert stack.plugins.disabled == []
     template = """
 parameters: {{size: {{type: number, default: 2}}}}
 resources: {{site: {{type: My::Built, properties: {{size: {{get_param: size}}}}}}}}
 outputs: {{sizes: {{value: {{get_attr: [site, sizes]}}}}, refs: {{value: {{get_attr: [site, refs]}}}}}}
 """.format()
-    written.create(template)
-    assert written.root.record.reason == ""
-    assert (written.output("sizes"), written.output("refs")) == ([1, 2], {"0": 0, "1": 1})
-    written.update(template, size=3)
-    assert (written.output("sizes"), written.output("refs")) == ([1, 2, 1, 2, 3], {"0": 0, "1": 1, "2": 2})
-    assert set(children(written)) == {"0", "1", "2"}
-    written.close()
+    stack.create(template)
+    assert stack.root.record.reason == ""
+    assert (stack.output("sizes"), stack.output("refs")) == ([1, 2], {"0": 0, "1": 1})
+    stack.update(template, size=3)
+    assert (stack.output("sizes"), stack.output("refs")) == ([1, 2, 1, 2, 3], {"0": 0, "1": 1, "2": 2})
+    assert set(children(stack)) == {"0", "1", "2"}
+    stack.close()
 
 
 OF_ENGINE = """
@@ -289,12 +289,12 @@ def test_a_part_of_heats_engine_can_be_imported_and_not_used(tmp_path: Path) -> 
     """Its use fails the resource with a sentence; a class that derives from it makes the module unusable."""
     plugin(tmp_path, OF_ENGINE)
     plugin(tmp_path, "from heat.engine import stack\nclass Mine(stack.Stack):\n    pass\n", "derived")
-    written = Written(tmp_path)
+    stack = PluginStack(tmp_path)
     part = "heat.engine.stack.Stack, a part of Heat's own engine, which plug-ins cannot use here"
-    assert [each.partition(" is not used: ")[2] for each in written.plugins.disabled] == [f"it needs {part}"]
-    written.create("resources: {r: {type: My::Uses}}")
-    assert "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud" in written.root.record.reason
-    written.close()
+    assert [each.partition(" is not used: ")[2] for each in stack.plugins.disabled] == [f"it needs {part}"]
+    stack.create("resources: {r: {type: My::Uses}}")
+    assert "heat.objects.raw_template.RawTemplate needs Heat's engine or a cloud" in stack.root.record.reason
+    stack.close()
 
 
 def test_a_class_without_handlers_and_one_that_makes_no_child(tmp_path: Path) -> None:
@@ -303,13 +303,13 @@ def test_a_class_without_handlers_and_one_that_makes_no_child(tmp_path: Path) ->
     lazy = "class Lazy(Site):\n    def handle_create(self):\n        pass\n\n\ndef resource_mapping"
     text = text.replace("def resource_mapping", lazy).replace("'My::Site': Site", "'My::Site': Site, 'My::Lazy': Lazy")
     plugin(tmp_path, text)
-    written = Written(tmp_path)
-    written.create("resources: {site: {type: My::Site, properties: {pages: [a]}}}")
-    written.update("resources: {site: {type: My::Site, properties: {pages: [a, b]}}}")
-    assert children(written) == {"a": "CREATE_COMPLETE", "b": "CREATE_COMPLETE"}
-    written.update("resources: {lazy: {type: My::Lazy, properties: {pages: [a]}}}")
-    assert "the handler has created no child stack: Lazy has to do that" in written.root.record.reason
-    written.close()
+    stack = PluginStack(tmp_path)
+    stack.create("resources: {site: {type: My::Site, properties: {pages: [a]}}}")
+    stack.update("resources: {site: {type: My::Site, properties: {pages: [a, b]}}}")
+    assert children(stack) == {"a": "CREATE_COMPLETE", "b": "CREATE_COMPLETE"}
+    stack.update("resources: {lazy: {type: My::Lazy, properties: {pages: [a]}}}")
+    assert "the handler has created no child stack: Lazy has to do that" in stack.root.record.reason
+    stack.close()
 
 
 ENDING = """
@@ -337,16 +337,16 @@ def resource_mapping():
 """
 
 
-def test_another_process_continues_with_the_child(site: Written, tmp_path: Path) -> None:
+def test_another_process_continues_with_the_child(site: PluginStack, tmp_path: Path) -> None:
     """The child stays, with what is complete in it; only the interrupted member is replaced."""
     plugin(tmp_path, ENDING.replace("FLAG", str(tmp_path / "flag")), "ending")
     template = "resources: {site: {type: My::Site, properties: {pages: [a, b], type: 'My::Ending'}}}"
-    first = Written(site.folder)
+    first = PluginStack(site.folder)
     with pytest.raises(StateError, match="the process ends"):
         first.create(template)
     before = {each.name: each.id for each in first.session.store.resources.values()}
     first.close()
-    second = Written(site.folder)
+    second = PluginStack(site.folder)
     assert second.session.interrupted
     second.session.go_on()
     assert second.state() == ("CREATE", "COMPLETE")

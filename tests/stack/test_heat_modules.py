@@ -13,8 +13,8 @@ import pytest
 from heat_config_agent.stack import plugins
 from heat_config_agent.stack.resources import known_types
 from stack.made import made
+from stack.plugin_stack import PluginStack
 from stack.working import Working
-from stack.written import Written
 
 HEAT = next(iter(sorted((Path(__file__).parents[2] / ".venv/heat").glob("lib/python3.*/site-packages/heat"))), None)
 
@@ -123,21 +123,21 @@ def test_groups_derived_from_heats_are_carried_out(resources: Path, tmp_path: Pa
     """Their members, outputs and batches are those of Heat's classes, with child stacks of this machine."""
     shutil.rmtree(resources / "aws" / "ec2")  # the members are this machine
     (resources / "mine.py").write_text(DERIVED)
-    written = Written(Path(shutil.move(resources, tmp_path / "plugins")).parent)
-    written.create(GROUPS)
-    assert written.root.record.reason == ""
-    assert (written.output("group"), written.output("second")) == (["derived 0", "derived 1"], "derived 1")
-    assert (written.output("chain"), written.output("scaled"), written.output("size")) == (["one"], ["one"] * 2, 2)
-    assert written.output("instances") == written.output("more") == "127.0.0.1,127.0.0.1"
-    assert written.output("ours") == "127.0.0.1"
-    written.update(GROUPS, size=3, value="two")
-    assert written.root.record.reason == ""
-    assert written.output("names") == {"0": "derived 0", "1": "derived 1", "2": "derived 2"}
-    assert (written.output("chain"), written.output("scaled")) == (["two"], ["two"] * 3)
-    assert written.output("instances") == written.output("more") == "127.0.0.1,127.0.0.1,127.0.0.1"
-    written.session.delete()
-    assert written.session.root is None
-    written.close()
+    stack = PluginStack(Path(shutil.move(resources, tmp_path / "plugins")).parent)
+    stack.create(GROUPS)
+    assert stack.root.record.reason == ""
+    assert (stack.output("group"), stack.output("second")) == (["derived 0", "derived 1"], "derived 1")
+    assert (stack.output("chain"), stack.output("scaled"), stack.output("size")) == (["one"], ["one"] * 2, 2)
+    assert stack.output("instances") == stack.output("more") == "127.0.0.1,127.0.0.1"
+    assert stack.output("ours") == "127.0.0.1"
+    stack.update(GROUPS, size=3, value="two")
+    assert stack.root.record.reason == ""
+    assert stack.output("names") == {"0": "derived 0", "1": "derived 1", "2": "derived 2"}
+    assert (stack.output("chain"), stack.output("scaled")) == (["two"], ["two"] * 3)
+    assert stack.output("instances") == stack.output("more") == "127.0.0.1,127.0.0.1,127.0.0.1"
+    stack.session.delete()
+    assert stack.session.root is None
+    stack.close()
 
 
 def test_configs_of_heats_own_classes_are_carried_out(resources: Path) -> None:

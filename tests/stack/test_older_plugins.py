@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.stack import plugin_imports
-from stack.written import Written, plugin
+from stack.plugin_stack import PluginStack, plugin
 
 OLD = """
 from heat.common import template_format
@@ -55,21 +55,21 @@ def resource_mapping():
 def test_a_template_in_the_format_of_cloudformation(tmp_path: Path) -> None:
     """It is rewritten in HOT; what HOT has no equivalent of is a mistake."""
     plugin(tmp_path, OLD)
-    written = Written(tmp_path)
+    stack = PluginStack(tmp_path)
     template = """
 resources: {site: {type: My::Old, properties: {Size: SIZE}}}
 outputs: {b: {value: {get_attr: [site, b]}}}
 """
-    written.create(template.replace("SIZE", "s"))
-    assert written.root.record.reason == ""
-    assert written.output("b") == "1-ap-southeast-1-small-key!"
-    written.update(template.replace("SIZE", "m"))
-    assert written.output("b") == "2-ap-southeast-1-large-key!"
+    stack.create(template.replace("SIZE", "s"))
+    assert stack.root.record.reason == ""
+    assert stack.output("b") == "1-ap-southeast-1-small-key!"
+    stack.update(template.replace("SIZE", "m"))
+    assert stack.output("b") == "2-ap-southeast-1-large-key!"
     with pytest.raises(Invalid, match=r"Fn::Split in a template of a plug-in is not supported"):
-        written.update("resources: {site: {type: My::Odd}}")
-    written.update("resources: {site: {type: My::Old, properties: {Key: k}}}")
-    assert "Parameter 'Key' is invalid: too short" in written.root.record.reason
-    written.close()
+        stack.update("resources: {site: {type: My::Odd}}")
+    stack.update("resources: {site: {type: My::Old, properties: {Key: k}}}")
+    assert "Parameter 'Key' is invalid: too short" in stack.root.record.reason
+    stack.close()
 
 
 MAKER = """
@@ -152,14 +152,14 @@ def test_what_plugins_of_makers_do(tmp_path: Path) -> None:
         "def resource_mapping():\n    return {'A::B': 1}\ndef available_resource_mapping():\n    return {}",
         "b",
     )
-    written = Written(tmp_path)
-    assert written.plugins.disabled == []
-    assert [each.rpartition(".py")[2] for each in written.plugins.remarks] == [
-        " provides none of its types here, as it says itself: is a library missing?",
+    stack = PluginStack(tmp_path)
+    assert stack.plugins.disabled == []
+    assert [each.rpartition(".py")[2] for each in stack.plugins.remarks] == [
+        " provides none of its types here; a library that it needs may be missing",
         ": add_dependencies() of My::Device is not called: write depends_on in templates",
         ": client_mapping() is not called: a plug-in provides resource types and constraints",
     ]
-    written.create(
+    stack.create(
         """
 resources:
   device: {type: My::Device}
@@ -172,12 +172,12 @@ outputs:
   token: {value: {get_attr: [pool, token]}}
 """
     )
-    assert written.root.record.reason == "Resource CREATE failed: ValueError: resources.broken: no pool"
-    assert (written.output("id"), written.output("own"), written.output("device")) == ("/x/[]", "ANYTHING", ["h", 1])
+    assert stack.root.record.reason == "Resource CREATE failed: ValueError: resources.broken: no pool"
+    assert (stack.output("id"), stack.output("own"), stack.output("device")) == ("/x/[]", "ANYTHING", ["h", 1])
     with pytest.raises(Exception, match=r"The client \(context.keystone_session\) is not available"):
-        written.output("token")
-    assert [each["path"] for each in written.events if each["reason"] == "half way"] == ["device"]
-    written.close()
+        stack.output("token")
+    assert [each["path"] for each in stack.events if each["reason"] == "half way"] == ["device"]
+    stack.close()
 
 
 SIGNALLED = """
@@ -214,16 +214,16 @@ def resource_mapping():
 def test_a_plugin_that_takes_signals(tmp_path: Path) -> None:
     """A command signals it; there is no URL, and no user of its own."""
     plugin(tmp_path, SIGNALLED)
-    written = Written(tmp_path)
-    assert written.plugins.disabled == []
+    stack = PluginStack(tmp_path)
+    assert stack.plugins.disabled == []
     outputs = "outputs: {url: {value: {get_attr: [hook, url]}}, last: {value: {get_attr: [hook, last]}}}"
-    written.create("resources: {hook: {type: My::Hook}}\n" + outputs)
-    written.session.signal("hook", {"alarm": 1})
-    assert (written.output("url"), written.output("last")) == ("", {"alarm": 1})
-    written.update("resources: {hook: {type: My::Hook}, token: {type: My::Token}}")
-    assert "resources.token: The client (keystone) is not available" in written.root.record.reason
-    written.session.delete()
-    written.close()
+    stack.create("resources: {hook: {type: My::Hook}}\n" + outputs)
+    stack.session.signal("hook", {"alarm": 1})
+    assert (stack.output("url"), stack.output("last")) == ("", {"alarm": 1})
+    stack.update("resources: {hook: {type: My::Hook}, token: {type: My::Token}}")
+    assert "resources.token: The client (keystone) is not available" in stack.root.record.reason
+    stack.session.delete()
+    stack.close()
 
 
 INSTALLED = """
@@ -262,12 +262,12 @@ def test_a_class_that_derives_from_one_of_an_installed_heat(tmp_path: Path, monk
     monkeypatch.syspath_prepend(tmp_path / "site")
     plugin_imports.installed_heat.cache_clear()
     try:
-        written = Written(tmp_path)
+        stack = PluginStack(tmp_path)
     finally:
         plugin_imports.installed_heat.cache_clear()
-    assert (written.plugins.disabled, list(written.plugins.types)) == ([], ["My::Net"])
-    written.create(
+    assert (stack.plugins.disabled, list(stack.plugins.types)) == ([], ["My::Net"])
+    stack.create(
         "resources: {net: {type: My::Net, properties: {name: a}}}\noutputs: {id: {value: {get_resource: net}}}"
     )
-    assert written.output("id") == "net a"
-    written.close()
+    assert stack.output("id") == "net a"
+    stack.close()

@@ -71,7 +71,7 @@ class Machine:
         self.begins_loaded = True
         """True if commands that run to their end may begin loaded, see `loaded`."""
         self.forms: Path | None = None
-        """A folder with a file for each form of command lines that was started anew.
+        """A folder with a file for each form of a command line that a new process has run.
 
         Where there is one, each form is started so before it begins loaded, by one of the processes that run tests.
         """

@@ -85,7 +85,7 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
         terminal.say(line)
     terminal.say(f"{terminal.count(len(refused), 'deployment')} would be refused today")
     if policy.signers is not None:
-        terminal.say("signatures were checked only of documents that the daemon keeps")
+        terminal.say("signatures were checked only for documents that the daemon keeps")
     if unknown:
         terminal.say(f"{terminal.count(unknown, 'deployment')} cannot be checked: the config is no longer kept")
 
@@ -104,20 +104,20 @@ def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, s
 
 
 def _held(settings: Settings) -> dict[str, Deployment]:
-    """Return the deployments of the documents that the daemon keeps, which have the evidence that they are signed."""
+    """Return the deployments, by key, of the documents that the daemon keeps with their signatures."""
     held = Documents(settings.state, change=False).held
     return {deployment.key: deployment for deployment in metadata.parse_all(held.values())[0]}
 
 
 def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]:
-    """Return the same for the stacks of this machine, in all actions that may follow."""
+    """Return the name, action and refusal of the deployments of stacks, for all actions that may follow."""
     names = listing.names(settings.state)
     if not names:
         return []
     from heat_config_agent.cli.stack import refusals as of_stack  # noqa: PLC0415  # many machines have no stack
     from heat_config_agent.cli.stack import sessions  # noqa: PLC0415
 
-    found: list[tuple[str, str, str]] = []
+    refused: list[tuple[str, str, str]] = []
     for name in names:
         try:
             stack = sessions.look(settings, name)
@@ -126,9 +126,9 @@ def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]
             continue
         if stack.defined is not None:
             types = sessions.types(settings.words("plugin_dirs"))
-            every = of_stack.of(stack.defined, types, settings, policy)
-            found += [(f"{name}/{each.name}", each.action, each.sentence) for each in every]
-    return found
+            refusals_of_stack = of_stack.of(stack.defined, types, settings, policy)
+            refused += [(f"{name}/{refusal.name}", refusal.action, refusal.sentence) for refusal in refusals_of_stack]
+    return refused
 
 
 def _is_here(entry: Entry) -> bool:

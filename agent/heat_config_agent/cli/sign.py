@@ -22,13 +22,13 @@ and belongs next to FILE.
 With --configs, FILE is a HOT template or a document, and its configs are listed instead of its files. The template that
 goes to Heat carries that list in the metadata of the server, under the name heat-config-signatures.
 
-With --verify, nothing is signed: the command says what a machine with these allowed signers would say of FILE.
+With --verify, nothing is signed: the command says if a machine with these allowed signers would accept FILE.
 """
 
 _EXIT_CODES = """\
 exit codes:
-  0  the list is written, or counts
-  1  ssh-keygen did not sign, or the machine would refuse the file
+  0  the signed list is written, or the machine would accept FILE
+  1  ssh-keygen did not sign, or the machine would refuse FILE
   2  bad usage, or a file that cannot be used
 """
 
@@ -63,7 +63,7 @@ def add(commands: state_options.Commands) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Sign or verify."""
+    """Sign FILE, or verify its signed list."""
     name = gate.named(options.file)
     target = options.output or f"{name}{signed.SUFFIX}"
     if options.output and not options.configs:
@@ -117,9 +117,9 @@ def _name(line: str) -> str:
 
 
 def _verify(name: str, target: str, options: argparse.Namespace) -> tuple[list[str], str, list[str]]:
-    """Return the names that a machine finds as they were signed, the signer, and the files that it does not see.
+    """Return the names in the signed list, the signer, and the files that a machine would ignore.
 
-    Raises UsageError if a file cannot be read, and AgentError if the machine would refuse what there is.
+    Raises UsageError if a file cannot be read, and AgentError if a machine would refuse one.
     """
     if not os.path.exists(target):  # noqa: PTH110
         raise AgentError(f"{name} is not signed: there is no {target}", hint="--key signs it")

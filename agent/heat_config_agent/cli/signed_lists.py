@@ -1,4 +1,4 @@
-"""The lines of a signed list: of the files of a document, template, archive or folder, or of its configs."""
+"""The lines of a signed list, for files or for configs."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def file_lines(name: str, environments: Sequence[str], read: Read = take) -> Ite
             hint = "let --configs write another file with --output, and name that one"
             raise UsageError(f"{name} names {inside}, which its list of files would replace", hint=hint)
         if not inside.isprintable():
-            raise UsageError(f"cannot sign {inside!a}: a list cannot have this name", hint="rename it")
+            raise UsageError(f"cannot sign {inside!a}: a signed list cannot contain this name", hint="rename the file")
         yield f"{signed.digest(content_of(path, read))}  {inside}\n"
 
 
@@ -65,7 +65,7 @@ def _paths(name: str, environments: Sequence[str], read: Read) -> list[str]:
             raise UsageError(f"--environment is for HOT templates, and {name} is not one")
         if language_of(name) == TOSCA and not is_packed(name):
             hint = "sign its folder, or the archive that `heat-config-agent template pack` makes"
-            raise UsageError(f"{name} is one file of a service", hint=hint)
+            raise UsageError(f"cannot sign {name}: it is only one file of a TOSCA service", hint=hint)
         return [name]
     source = _read(name, environments, read)
     return [source.template.name, *(environment.name for environment in source.environments), *source.files]
@@ -141,7 +141,7 @@ def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config]]:
 
 
 def _take(target: str, path: str) -> bytes:
-    """Return the content of a file; nothing for the list itself, which the template names and which is written last."""
+    """Return the content of a file; nothing for the signed list itself, which is written after the template is read."""
     return b"" if os.path.realpath(path) == target else take(path)
 
 
@@ -171,16 +171,16 @@ def _static(value: Json, base: str, source: Source) -> Json:
 
 
 def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:
-    """Yield the configs of a document with their names; of a component, that of each action. Raises UsageError."""
+    """Yield the name and config of each deployment, and of each action of a component. Raises UsageError."""
     parsed = metadata.parse(document)
     if parsed.mistakes:
         raise UsageError(f"cannot sign {name}: {parsed.mistakes[0]}")
     for deployment in parsed.deployments:
         for action in _actions(deployment):
-            given = deployment
+            chosen = deployment
             if action:
-                given = replace(deployment, inputs=(Input(name="deploy_action", value=action),))
-            config = selection.select(given)
+                chosen = replace(deployment, inputs=(Input(name="deploy_action", value=action),))
+            config = selection.select(chosen)
             if isinstance(config, tuple):
                 raise UsageError(f"cannot sign {name}: {config[0]}")
             if isinstance(config, Config) and deployment.group not in TOOLLESS:
@@ -188,7 +188,7 @@ def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:
 
 
 def _actions(deployment: Deployment) -> Iterator[str]:
-    """Yield the actions of a component; empty text for the one config of any other deployment."""
+    """Yield the actions of a component; for any other deployment, one empty text."""
     config: Any = deployment.config
     if deployment.group != COMPONENT:
         yield ""

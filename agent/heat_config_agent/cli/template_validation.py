@@ -42,7 +42,7 @@ _OTHERS = {
     "custom_constraint": "CustomConstraint",
 }
 _HIDDEN = "******"
-LEFT = "the stack cannot be created so"
+LEFT = "the creation of the stack will fail"
 """The hint of a mistake that is only a warning while parameters have no value."""
 
 

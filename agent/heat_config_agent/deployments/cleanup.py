@@ -88,7 +88,7 @@ _OF_ABSENT = {"kubelet": "config"}
 
 
 def pretences(deployment: Deployment) -> tuple[Mistake, ...]:
-    """Return the mistakes of a deployment that says it is a cleanup. Only the agent makes those."""
+    """Return the mistakes of a deployment that claims to be a cleanup, which only the agent makes."""
     if deployment.action and (deployment.action == ACTION or protocol.LEAVES not in deployment.document):
         return ()
     claims = {

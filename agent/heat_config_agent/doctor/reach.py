@@ -55,7 +55,7 @@ def check_reach(settings: Settings) -> Iterator[Finding]:
 
 
 def _may_write(path: Path) -> bool:
-    """Return whether a file or a folder of this name can be written, or made."""
+    """Return whether a file or a folder can be written or made."""
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
     return os.access(path, os.W_OK)
@@ -83,7 +83,7 @@ def check_isolation(levels: Mapping[str, str]) -> Iterator[Finding]:
 
 
 def check_user(name: str) -> Iterator[Finding]:
-    """Check whether runs can be those of the user that the settings name, if they name one."""
+    """Check whether deployments can run as the user that the settings name, if they name one."""
     if not name:
         return
     try:
@@ -92,7 +92,9 @@ def check_user(name: str) -> Iterator[Finding]:
         yield failed("user", f"the setting user names {name!r}, and there is no such user", "create it, or correct it")
         return
     if os.geteuid() != 0:
-        yield failed("user", f"only an agent of root can run anything as {name!r}", "remove the setting user")
+        yield failed(
+            "user", f"only an agent that runs as root can run deployments as {name!r}", "remove the setting user"
+        )
     elif closed := _closed_to_others(Path(os.__file__)):
         text = f"only script runs as {name}: other users cannot read {closed}, which the agent's Python needs"
         yield warning("user", text, "install the agent where all users can read it")
@@ -143,4 +145,4 @@ def check_signing() -> Iterator[Finding]:
     """Check whether signatures can be verified, if the policy requires them."""
     policy = policy_in_force()
     if policy is not None and policy.signers is not None and (obstacle := ssh.obstacle()):
-        yield failed("policy", f"nothing new begins: the rule signers: {obstacle.brief}", obstacle.hint)
+        yield failed("policy", f"nothing new begins, because of the rule signers: {obstacle.brief}", obstacle.hint)

@@ -56,7 +56,11 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
     ]
     found = list(refusals.of(new, known, policy))
     for each in found[:_MOST]:
-        yield warning("policy", f"{each.name} ({each.action or 'no action'}) is {each.sentence}", "correct either")
+        yield warning(
+            "policy",
+            f"{each.name} ({each.action or 'no action'}) is {each.sentence}",
+            "change the policy or the deployment",
+        )
     if len(found) > _MOST:
         yield warning("policy", f"{len(found) - _MOST} more deployments are refused", "heat-config-apply --plan")
 
@@ -88,7 +92,7 @@ def _hooks(policy: Policy, directories: Sequence[Path]) -> Iterator[Finding]:
     for path in (word for word in policy.tools if word.startswith("/")):
         if not os.access(path, os.X_OK):
             yield warning(
-                "policy", f"the rule tools names {path}, which is no executable file", "install or correct it"
+                "policy", f"the rule tools names {path}, which is not an executable file", "install or correct it"
             )
         elif Path(path).parent not in directories:
             problem = f"the rule tools names {path}, which is in no hook directory: nothing runs it"
@@ -105,9 +109,13 @@ def _unable(policy: Policy) -> Iterator[Finding]:
             continue
         able = heat_config_hooks.load(name).ABOUT.options
         if policy.users is not None and "root" not in policy.users and "user" not in able:
-            yield warning("policy", f"{name} always runs as root, which the rule users refuses", "correct either rule")
+            yield warning(
+                "policy", f"{name} always runs as root, which the rule users refuses", "change one of the rules"
+            )
         if policy.isolate is not None and "isolate" not in able:
-            yield warning("policy", f"{name} cannot be isolated, so the rule isolate refuses it", "correct either rule")
+            yield warning(
+                "policy", f"{name} cannot be isolated, so the rule isolate refuses it", "change one of the rules"
+            )
 
 
 def _loose(path: str) -> str:

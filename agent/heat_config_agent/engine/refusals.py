@@ -1,4 +1,4 @@
-"""What the policy of the machine would refuse if it were new today. Nothing is run or changed."""
+"""Deployments that the policy of the machine would refuse if they were new today. Nothing is run or changed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def of(
 ) -> Iterator[Refusal]:
     """Yield the refusals of deployments as if all were new.
 
-    `held` are those, by key, whose documents are kept with the evidence that they are signed. For others, the rule
+    `held` has, by key, the deployments whose documents are kept with their signatures. For all others, the rule
     `signers` is left out.
     """
     held = held or {}

@@ -33,15 +33,15 @@ _AGENTS = RunDefaults()
 
 @dataclass(frozen=True)
 class Ground:
-    """The parts of this machine on which a plan depends, next to the documents and the journal."""
+    """The parts of the machine on which a plan depends, apart from documents and the journal."""
 
     tools: Tools
     deployed: Deployed
-    """heat-agents' folder."""
+    """The folder in which heat-agents keeps deployments."""
     state: Path
     """The state directory."""
     defaults: RunDefaults = _AGENTS
-    """What the settings give to runs whose deployment does not say otherwise."""
+    """The settings of runs, where a deployment has no option of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -324,7 +324,7 @@ class _Resources:
         if any(isinstance(each, Unknown) for each in values):
             return "Delete"
         if isinstance(policy, Facade) and policy.what != "deletion_policy":
-            self._report.wrong(f"the {policy.what} of another resource is no deletion policy", path)
+            self._report.wrong(f"the {policy.what} of another resource cannot be a deletion policy", path)
             return "Delete"
         if values and all(isinstance(each, Call | Facade) for each in values):  # the policy of another resource
             return policy

@@ -76,7 +76,7 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         elif section is None:
             report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
         elif name == "parameter_merge_strategies" and not is_merged and not isinstance(section, dict):
-            report.odd("it is not read, as nothing is merged; where it is read, it is a map", (name,))
+            report.odd("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
         elif not section and (several or name != "resource_registry"):
             sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):
@@ -277,7 +277,7 @@ def _refuse() -> Json:
 
 
 def _joined(old: Json, new: str) -> str:
-    """Return two texts as one. Raises TypeError if the older value is no text."""
+    """Return two texts joined. Raises TypeError if the older value is not text."""
     return old + new if isinstance(old, str) else _refuse()
 
 

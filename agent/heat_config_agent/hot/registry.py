@@ -201,9 +201,9 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
         elif isinstance(value, dict):
             mappings[name] = read(value, report, at)
         elif path == ("resource_registry", "resources"):
-            problem = f"a map says what holds for the resource {name}, not {value!r}"
+            problem = f"the entry of the resource {name} must be a map, not {value!r}"
             report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
-        elif isinstance(value, str) or is_template(name):  # a template stands for itself, whatever is written
+        elif isinstance(value, str) or is_template(name):  # a template stands for itself, and the value is ignored
             mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
             if _is_sound(name, value, report, at):

@@ -15,7 +15,7 @@ from heat_config_agent.state import lock
 from heat_config_hooks import files
 
 REPLACED = "replaced"
-"""The file in the state directory with the units that the migration has disabled, one a line."""
+"""The file in the state directory with the units that the migration has disabled, one on each line."""
 
 _LEAVE = "# Stopping this unit must not end processes that deployments have started.\n[Service]\nKillMode=process\n"
 

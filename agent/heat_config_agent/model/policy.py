@@ -138,7 +138,7 @@ class Policy:
 
 
 def _never(job: Job, option: str, why: str) -> str:
-    """Return the end of a sentence about a tool that never has an option; empty if it may have it."""
+    """Return the end of a message for a tool without an option; empty if the tool may have it."""
     tool = job.tool
     if not tool.builtin:
         return f"; the hook {tool.hook} {why}" if option == "user" else ""
@@ -148,9 +148,9 @@ def _never(job: Job, option: str, why: str) -> str:
 
 
 def _urls(job: Job) -> Iterator[str]:
-    """Yield the URLs that a job names, and that the agent itself reaches for it.
+    """Yield the URLs that the agent itself requests for a job.
 
-    The result of a stack's deployment stays on the machine, whatever its target is.
+    The result of a stack's deployment stays on the machine, also if it has a target.
     """
     target = job.deployment.target
     signal = target.url or (target.credentials.auth_url if target.credentials else "")

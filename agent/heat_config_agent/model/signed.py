@@ -43,7 +43,7 @@ def evidence(namespace: str, signed: str) -> str:
 def halves(signed: str) -> tuple[str, str]:
     """Return the text that was signed, and its armored signature. Raises ValueError.
 
-    There is one way to write a signature, up to the length of its lines, and nothing stands behind it.
+    A signature has one form, apart from the length of its lines, and nothing may follow it.
     """
     position = signed.rfind(BEGIN)
     if position < 0:
@@ -58,7 +58,7 @@ def halves(signed: str) -> tuple[str, str]:
     except ValueError:
         exact = False
     if not exact:
-        raise ValueError("its signature is not in the form in which ssh-keygen writes it, or something is behind it")
+        raise ValueError("its signature is not in the form in which ssh-keygen writes it, or something follows it")
     return text, signature
 
 

@@ -42,7 +42,7 @@ _NEEDS_NO_PYTHON = "script"
 """The tool whose hook loads no more modules once the process belongs to the user."""
 
 _ATTEMPTS = 3
-"""How often the folder of a run is removed: new folders may appear in it before it is taken from its user."""
+"""The number of attempts to remove the folder of a run: its user may add folders until root owns it."""
 
 _JOIN_SESSION_KEYRING = 1
 """An operation of keyctl(2)."""
@@ -78,9 +78,9 @@ def place(folder: Path, mark: str, environment: Mapping[str, str]) -> protocol.W
 
 
 def remove(run: Run) -> None:
-    """Remove the folder that has everything of a run of another user. Raises OSError.
+    """Remove the folder of a run of another user. Raises OSError.
 
-    Processes that the run has left behind may fill its folders all the time, so these are made root's first.
+    Processes that the run has left behind may keep filling its folders, so root becomes their owner first.
     """
     for _ in range(_ATTEMPTS if run.private else 0):
         try:

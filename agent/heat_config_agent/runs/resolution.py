@@ -168,7 +168,7 @@ def _job(request: dict[str, Any], folder: Path) -> Job | Reply:
 
 
 def _variables_for(reference: str, variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that tell a provider where secrets are; a secret in a variable is for `env` alone."""
+    """Return the variables for a provider, without secrets: a secret in a variable is for `env` alone."""
     own = f"{providers.VARIABLE}{reference.removeprefix('env:')}" if reference.startswith("env:") else ""
     return {name: value for name, value in variables.items() if name == own or not name.startswith(providers.VARIABLE)}
 

@@ -75,5 +75,5 @@ def conceal(folder: Path, names: Iterable[str]) -> None:
                     pass
         except FileNotFoundError:
             continue
-        except OSError:  # it is not a file any more, or there is no space for a copy
+        except OSError:  # it is no longer a file, or there is no space for a copy
             files.remove(folder / name)

@@ -53,9 +53,9 @@ def bound(path: str | Path, limit: int) -> int:
 
 
 def detach(path: str | Path) -> None:
-    """Put a copy in the place of a file, so that processes that a run has left behind print into it no more.
+    """Replace a file by a copy, so that processes that a run has left behind no longer print into it.
 
-    It is called before `mask`: what they print after that would not be masked. Holes stay holes. Raises OSError.
+    Call it before `mask`, because later output would not be masked. Holes stay holes. Raises OSError.
     """
     copy = f"{path}.copy"
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -215,7 +215,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Overrides:
-    """The settings that a command line gives in place of those in files."""
+    """The settings that a command line overrides."""
 
     hooks: tuple[Path, ...] = ()
     """Hook directories, which are searched before all others."""

@@ -33,7 +33,7 @@ def usual_state(environ: Mapping[str, str]) -> str:
 
 
 def is_absent(path: str) -> bool:
-    """Return whether a file surely does not exist: its folder may be a link to a disk that is not mounted.
+    """Return whether a file certainly does not exist; its folder may be a link to a disk that is not mounted.
 
     Raises OSError if that cannot be seen. `exists` would take a folder that may not be entered for an absent file.
     """

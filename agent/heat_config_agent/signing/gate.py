@@ -49,9 +49,9 @@ class Gate:
         return self._name(path) in self._digests
 
     def _name(self, path: str | Path) -> str:
-        """Return the name of a file in the list: the one by which it is asked for, and not the one that a link has.
+        """Return the name of a file in the list: that of the path itself, and not that of the target of a link.
 
-        So no link puts one signed file in the place of another. The folder may be reached by a link.
+        So a link cannot replace one signed file by another. The path of the folder may contain a link.
         """
         names = [os.path.relpath(path, folder) for folder in self._folders]
         return next((name for name in names if name in self._digests), names[0])
@@ -91,7 +91,7 @@ def signers() -> str | None:
 
 
 def named(path: str | Path) -> str:
-    """Return the path of a file or folder with its own name at the end: that of `.` is in the folder above it."""
+    """Return the path of a file or folder that ends with its name, also for `.` and `..`."""
     name = os.path.normpath(path)
     return os.path.abspath(name) if os.path.basename(name) in (".", "..") else name  # noqa: PTH100, PTH119
 

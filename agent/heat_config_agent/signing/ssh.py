@@ -26,11 +26,11 @@ _PLACES = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 _FAULTS = re.compile(r"No user exists|Unable to open|Couldn't read|No such file|Permission denied|allocate memory")
-"""Words of ssh-keygen that are about the machine, and not about a signature."""
+"""Messages of ssh-keygen about the machine, and not about a signature."""
 
 
 def obstacle() -> AgentError | None:
-    """Return why signatures cannot be checked on this machine; None if they can."""
+    """Return the error that keeps signatures from being checked on this machine; None without one."""
     try:
         problem(signed.evidence(signed.FILES, f"{signed.BEGIN}\nAAAA\n{signed.END}\n"), "")
     except AgentError as error:
@@ -61,7 +61,7 @@ def problem(evidence: str, allowed: str) -> str:
 
 
 def verdict(evidence: str, allowed: str) -> tuple[str, str]:
-    """Return the problem of evidence, as `problem` does, and without one the name that the signer has in the file."""
+    """Return the problem of evidence, as `problem` does; if there is none, the name of the signer in the file."""
     namespace, _, text = evidence.partition("\n")
     try:
         message, signature = (part.encode("utf-8", "surrogateescape") for part in signed.halves(text))
@@ -100,12 +100,24 @@ def sign(key: Path, namespace: str, message: str) -> str:
 
 
 _FAILURES = (
-    ("incorrect passphrase", "its passphrase is missing or wrong", "or run ssh-add {0}, and name {0}.pub"),
+    (
+        "incorrect passphrase",
+        "its passphrase is missing or wrong",
+        "type it again, or run ssh-add {0} and name {0}.pub",
+    ),
     ("are too open", "other users can read it, so ssh-keygen does not use it", "run chmod 600 {0}"),
-    ("No private key found", "its private key is neither next to it nor in ssh-agent", "ssh-add -l lists those there"),
-    ("load public key", "it is not a key of OpenSSH, and has no public key next to it", "ssh-keygen makes keys"),
+    (
+        "No private key found",
+        "its private key is neither next to it nor in ssh-agent",
+        "ssh-add -l lists the keys in ssh-agent",
+    ),
+    (
+        "load public key",
+        "it is not a key of OpenSSH, and has no public key next to it",
+        "ssh-keygen makes keys of OpenSSH",
+    ),
 )
-"""Words of ssh-keygen when it cannot sign, the reason, and what to do about it."""
+"""Messages of ssh-keygen when it cannot sign, each with the reason and what to do about it."""
 
 
 def is_on_device(key: Path) -> bool:

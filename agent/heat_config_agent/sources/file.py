@@ -73,7 +73,7 @@ def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
 
 
 def _loaded(text: str, path: Path, signatures: tuple[str, ...]) -> object:
-    """Return the value of a document. Raises UsageError, for one that should be signed about the signature."""
+    """Return the value of a document. Raises UsageError; if a signature is required and missing, the error says so."""
     try:
         return document_text.load(text, str(path))
     except UsageError:
@@ -153,8 +153,8 @@ class ShellConfig(File):
 class Several:
     """Several files that form one document.
 
-    It has the deployments and the signed lists of all files, in the order of their names. Of any other key, the last
-    file decides the value.
+    It has the deployments and the signed lists of all files, in the order of their names. The last file decides
+    the value of any other key.
     If a file cannot be used, an editor may have written only half of it: its earlier content still counts, the other
     files are used, and the trouble names the file.
     """

@@ -133,8 +133,8 @@ def _turned(resource: Resource, action: str, *, able: bool) -> Acting:
 def update(resource: Resource, after: Resource, needs: Iterable[str] = ()) -> Acting:
     """Update a resource to the definition of `after`. Raises UpdateReplace if that needs a replacement.
 
-    `needs` are the ids of the resources that it depends on from now on. Until the update has succeeded, it depends on
-    those of before too.
+    `needs` are the ids of the resources that it depends on after the update. Until the update has succeeded, it also
+    depends on the former ones.
     """
     before = resource.record.definition or {}
     if before.get("external_id") != after.definition.external_id:

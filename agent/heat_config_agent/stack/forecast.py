@@ -1,6 +1,6 @@
-"""The deployments that a stack will make, before it makes them: for what can be said about them in advance.
+"""The deployments that a stack will make, as far as they are known in advance.
 
-Attributes of resources are not known then, and of a group only the first member is looked at.
+Attributes of resources are not known in advance. Of a group, only the first member is included.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ class Foreseen(NamedTuple):
     """A deployment that a stack will make."""
 
     outer: str
-    """The resource of the outermost stack that it belongs to."""
+    """The name of the resource of the outermost stack that has the deployment."""
     name: str
-    """The names of the resources down to its own, e.g. `web/0/install`."""
+    """The path of its resource, e.g. `web/0/install`."""
     action: str
     entry: dict[str, Json]
     """The deployment as an entry of a server's metadata."""

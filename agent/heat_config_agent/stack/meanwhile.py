@@ -1,4 +1,4 @@
-"""Work on everything else while a handler of a plug-in waits for something."""
+"""The work of all other tasks while a handler of a plug-in waits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The import of plug-ins, and the imports in them: Heat's names lead to our modules, or to modules next to the plug-in.
+"""The import of plug-ins, and the imports in them.
 
-The modules of a folder form a package. Heat's own resources, which a plug-in may derive from, are looked for among our
-modules, then in the folder of the plug-in, which may have a copy of them, and then in an installed Heat.
+Heat's names lead to our modules, or to modules next to the plug-in. The modules of a folder form a package.
+Heat's own resources, which a plug-in may derive from, are looked for among our modules, then in the folder of the
+plug-in, which may have a copy of them, and then in an installed Heat.
 """
 
 from __future__ import annotations

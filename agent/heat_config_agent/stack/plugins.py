@@ -2,7 +2,7 @@
 
 The function `resource_mapping()` of a module returns its types, or `available_resource_mapping()` those that it can
 provide here; `constraint_mapping()` returns its custom constraints. Folders named `tests` are not searched. A module
-that cannot be loaded is skipped, with a sentence that says why; all others are used.
+that cannot be loaded is skipped, with the reason in one sentence; all others are used.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def load(directories: Iterable[Path]) -> Plugins:
                 plugins.remarks += _unordered(path, types)
                 if _lacks_types(module):
                     plugins.remarks.append(
-                        f"{path} provides none of its types here, as it says itself: is a library missing?"
+                        f"{path} provides none of its types here; a library that it needs may be missing"
                     )
                 plugins.remarks += [
                     f"{path}: {name}() is not called: a plug-in provides resource types and constraints"

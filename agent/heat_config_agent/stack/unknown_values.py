@@ -7,7 +7,7 @@ from heat_config_agent.stack.definition import Later, Look, Need, Tree
 
 
 class Unknown(Later):
-    """A value that is not known yet. Of what it would be now, only the type is checked."""
+    """A value that is not known yet, so that only its type can be checked."""
 
     __slots__ = ("now",)
 

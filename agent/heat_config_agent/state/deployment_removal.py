@@ -123,8 +123,8 @@ def _summary(removals: Iterable[Removal]) -> str:
 def _mask(path: Path, secrets: Secrets | None, *, final: bool) -> Iterator[None]:
     """Mask the secrets in a file, part by part; remove the file if they are not known or that fails.
 
-    With `final`, processes that the run has left behind cannot add to it any more: they were given secrets, and those
-    are not known any more.
+    With `final`, processes that the run has left behind can no longer add to the file: they may print secrets that the
+    agent no longer knows.
     """
     try:
         if secrets is not None:

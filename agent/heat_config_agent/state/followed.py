@@ -46,7 +46,7 @@ class Followed:
     answered: float = 0.0
     """When the source last answered, in seconds since the epoch."""
     signed: str = ""
-    """The source and the newest revision of it that was fetched, and that was signed if the policy demanded it."""
+    """The source and the newest revision of it that was fetched, and that was signed if the policy required it."""
     reboot: str = ""
     """The id of the boot in which a deployment of that revision asked for a reboot of the machine."""
     document: bool = False

@@ -172,7 +172,7 @@ def _warn_of_borrowed(document: Document) -> None:
     path = document.report.path_of(names[0]) if names else ()
     if path:
         shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" * (len(names) > _MOST_SHOWN))
-        problem = f"neither this file nor its imports have {shown}: the files that import it have"
+        problem = f"only the files that import this file have {shown}"
         document.report.warn("import-borrows", problem, path, "import the files with these types here as well")
 
 

@@ -168,7 +168,7 @@ class Library:
         return document
 
     def forget(self, documents: Iterable[Document]) -> None:
-        """Read documents again when they are imported by the next service: there their names may mean other types."""
+        """Forget documents, so that the next service reads them again: their names may mean other types there."""
         forgotten = {id(document) for document in documents}
         self._documents = {key: of for key, of in self._documents.items() if id(of) not in forgotten}
 

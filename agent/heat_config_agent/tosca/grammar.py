@@ -44,7 +44,7 @@ class Entity:
     required: tuple[str, ...] = ()
     """Keynames that every entity of this kind must have."""
     short: str = ""
-    """The keyname that a text stands for in the place of the map; where its kind is `any`, all but a map does."""
+    """The keyname whose value may replace the map: a text, or anything but a map if its kind is `any`."""
     others: Kind | None = None
     """The kind of what stands under any other key; without it, another key is a mistake."""
     exclusive: bool = False

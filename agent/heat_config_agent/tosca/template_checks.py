@@ -255,7 +255,7 @@ def _check_variables(template: Template, scope: Scope) -> None:
         for name in interface.inputs(operation.name):
             first = names.setdefault(variable(name), name)
             if first != name:
-                problem = f"the inputs {first} and {name} of {operation.name} have one variable, {variable(name)}"
+                problem = f"the inputs {first} and {name} of {operation.name} have the same variable, {variable(name)}"
                 path = (*template.path, "interfaces", interface.name)
                 scope.report.warn("same-variable", problem, path, "rename one of them")
 

@@ -1,4 +1,4 @@
-"""Names as scripts have them: those of variables of the environment (chapter 13 of the specification)."""
+"""Names of inputs as variables of the environment (chapter 13 of the specification)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from heat_config_agent.stack.definition import Tree
 
 
 def variable(name: str) -> str:
-    """Return a name as it may begin the name of a variable."""
+    """Return the name of the variable for an input, with underscores for characters that a variable cannot have."""
     if name.isascii() and name.isidentifier():
         return name
-    made = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{made}" if made[:1].isdigit() else made
+    replaced = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{replaced}" if replaced[:1].isdigit() else replaced
 
 
 def with_variables(inputs: Mapping[str, Tree]) -> dict[str, Tree]:
-    """Return inputs with those whose names cannot be variables under other names as well: `db_port` for `db-port`."""
+    """Return inputs, and again by the names of their variables: `db-port` is also `db_port`."""
     renamed: dict[str, Tree] = {}
     for name, value in inputs.items():
         renamed.setdefault(variable(name), value)

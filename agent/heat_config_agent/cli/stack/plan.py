@@ -22,7 +22,7 @@ _STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "war
 
 
 def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool) -> int:
-    """Print the change of each resource of a new stack, or of one that gets another definition. Raises `Invalid`."""
+    """Print what a definition would change in a stack, which is None if it is new. Raises `Invalid`."""
     validation.check(definition, sessions.types(settings.words("plugin_dirs")))
     if stack is None:
         changes = [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
@@ -44,8 +44,11 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
 
 
 def _values(change: Change, refused: list[Refusal], mistake: str) -> dict[str, object]:
-    found = [{"name": each.name, "action": each.action, "says": each.sentence} for each in refused]
-    own = [said for said, each in zip(found, refused, strict=True) if each.outer == change.name]
+    own = [
+        {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
+        for refusal in refused
+        if refusal.outer == change.name
+    ]
     more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
     return {"name": change.name, "type": change.type, "change": change.effect, **more}
 
@@ -53,18 +56,18 @@ def _values(change: Change, refused: list[Refusal], mistake: str) -> dict[str, o
 def _refusals(
     settings: Settings, definition: Definition, stack: Stack | None, changes: list[Change]
 ) -> tuple[list[Refusal], str]:
-    """Return what the policy would refuse of changes, and the mistake in the policy."""
+    """Return the refusals that changes would meet, and the mistake in the policy; empty text without one."""
     policy = policy_in_force()
     if policy is None or policy.mistake:
         return [], policy.mistake if policy else ""
     from heat_config_agent.cli.stack import refusals  # noqa: PLC0415  # few machines have a policy
 
     types = sessions.types(settings.words("plugin_dirs"))
-    found = list(refusals.of(definition, types, settings, policy))
+    refused = list(refusals.of(definition, types, settings, policy))
     if stack is not None and stack.defined is not None:  # what is removed or replaced is deleted as it is now
         before = refusals.of(stack.defined, types, settings, policy)
-        found = [
-            *(each for each in found if each.action != "DELETE"),
-            *(each for each in before if each.action == "DELETE"),
+        refused = [
+            *(refusal for refusal in refused if refusal.action != "DELETE"),
+            *(refusal for refusal in before if refusal.action == "DELETE"),
         ]
-    return refusals.of_changes(changes, found), ""
+    return refusals.of_changes(changes, refused), ""

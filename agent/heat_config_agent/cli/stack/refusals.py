@@ -1,4 +1,4 @@
-"""What the policy would refuse of a stack: its deployments for each action, before they are made."""
+"""Deployments of a stack that the policy would refuse, before they are made."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Refusal(NamedTuple):
     """A deployment that the policy would refuse."""
 
     outer: str
-    """The resource of the outermost stack that it belongs to."""
+    """The name of the resource of the outermost stack that has the deployment."""
     name: str
     action: str
     sentence: str
 
 
 def of(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[Refusal]:
-    """Yield what the policy would refuse of a stack, in all actions of its life."""
+    """Yield the deployments of a stack that the policy would refuse, in all actions of its life."""
     known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     for each in forecast.deployments(definition, types):
         source = f"stack:{definition.identity.id}/{each.name}"
@@ -46,7 +46,7 @@ def of(definition: Definition, types: Types, settings: Settings, policy: Policy)
             yield Refusal(each.outer, each.name, each.action, shown)
 
 
-def of_changes(changes: Collection[Change], found: Collection[Refusal]) -> list[Refusal]:
-    """Return those of the refusals that the changes of a stack would meet."""
+def of_changes(changes: Collection[Change], refused: Collection[Refusal]) -> list[Refusal]:
+    """Return the refusals that the changes of a stack would meet."""
     needed = {each.name: _ACTIONS.get(each.effect, ()) for each in changes}
-    return [each for each in found if each.action in needed.get(each.outer, ())]
+    return [refusal for refusal in refused if refusal.action in needed.get(refusal.outer, ())]

@@ -141,7 +141,7 @@ def work(
 ) -> Iterator[ArchivingSession]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
-    Without types, it is a warning if the type of a resource cannot be used: the stack is to be forgotten.
+    Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
     """
     lock.guard(settings.state)
     folder = listing.folder(settings.state, name)

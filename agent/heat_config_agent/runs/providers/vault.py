@@ -74,7 +74,7 @@ _MEANINGS = {
         404: "no such secret, or no engine of version 2",
     },
 }
-"""The meaning of a status, by the first word of the purpose. Vault's own words may contain anything."""
+"""The meaning of each status, by the beginning of the purpose. Vault's own messages could contain a secret."""
 
 
 class _Server:

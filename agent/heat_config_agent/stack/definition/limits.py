@@ -126,17 +126,17 @@ def within_template(work: Callable[[], _T]) -> _T:
 
 
 _FREEZES = 4
-"""How often a process whose start is frozen also freezes what it has made of templates.
+"""The number of times that a process freezes the objects that it has made of templates.
 
 A command reads few templates. In a process that reads many, garbage that is frozen would never be freed.
 """
 
 _freezes: list[bool] = []
-"""An element for each time that objects were frozen, and stay so; the first is the start of the process."""
+"""One element for each time that objects were frozen for good; the first is the start of the process."""
 
 
 def _count_as_old() -> None:
-    """Have the next collection not search the objects that there are now."""
+    """Exclude the objects that exist now from the next collection."""
     if not _freezes and gc.get_freeze_count():  # to count is to go through all that is frozen
         _freezes.append(True)
     if not _freezes:

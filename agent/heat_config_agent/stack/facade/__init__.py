@@ -6,11 +6,11 @@ keeps the modules that it has imported.
 | module | content |
 |---|---|
 | `common`, `exceptions` | `heat.common` |
-| `engine` | `heat.engine`, `heat.rpc`: what is small, and the list of all |
+| `engine` | `heat.engine`, `heat.rpc`: the small modules, and the list of all |
 | `resource`, `stack_resource`, `signal_responder` | the base classes of resources |
 | `template`, `groups`, `scheduler` | what plug-ins with a child stack use next to them |
 | `libraries`, `settings` | OpenStack's libraries, for those that are not installed |
-| `absent` | parts that can be imported and not used: they need Heat's engine, or a cloud |
+| `absent` | parts that can be imported but not used, because they need Heat's engine or a cloud |
 
 A plug-in that imports anything else of Heat is skipped.
 """

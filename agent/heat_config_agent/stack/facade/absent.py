@@ -1,4 +1,4 @@
-"""Parts of Heat that only Heat's own engine or a cloud can carry out: they can be imported, and not used."""
+"""Parts of Heat that only Heat's own engine or a cloud can carry out: they can be imported, but not used."""
 
 from __future__ import annotations
 

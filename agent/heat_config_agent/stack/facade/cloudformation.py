@@ -12,7 +12,7 @@ KEYS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
 """The keys of the version of such a template."""
 
 VERSION = "2016-10-14"
-"""The version of HOT that has all functions that are needed."""
+"""The version of HOT that has all functions of such a template."""
 
 _TYPES = {"Number": "number", "CommaDelimitedList": "comma_delimited_list", "Json": "json", "Boolean": "boolean"}
 _PSEUDO = {"AWS::StackName": "OS::stack_name", "AWS::StackId": "OS::stack_id"}
@@ -45,55 +45,55 @@ class _Rewriting:
         self._parameters = template.get("Parameters") or {}
         self._functions: dict[str, Callable[[Any], Any]] = {
             "Ref": self._reference,
-            "Fn::GetAtt": lambda given: {"get_attr": [given[0], self.value(given[1])]},
-            "Fn::Join": lambda given: {"list_join": [self.value(given[0]), self.value(given[1])]},
+            "Fn::GetAtt": lambda arguments: {"get_attr": [arguments[0], self.value(arguments[1])]},
+            "Fn::Join": lambda arguments: {"list_join": [self.value(arguments[0]), self.value(arguments[1])]},
             "Fn::Base64": self.value,
-            "Fn::GetAZs": lambda _given: ["nova"],
+            "Fn::GetAZs": lambda _arguments: ["nova"],
             "Fn::Replace": self._replace,
             "Fn::Select": self._select,
             "Fn::FindInMap": self._find,
-            "Fn::ResourceFacade": lambda given: {
-                "resource_facade": {"DeletionPolicy": "deletion_policy"}.get(given, given.lower())
+            "Fn::ResourceFacade": lambda arguments: {
+                "resource_facade": {"DeletionPolicy": "deletion_policy"}.get(arguments, arguments.lower())
             },
             **{name: self._renamed(hot) for name, hot in _RENAMED.items()},
         }
 
     def template(self) -> dict[str, Any]:
         """Return the template."""
-        parameters = {name: _parameter(each) for name, each in self._parameters.items()}
+        parameters = {name: _parameter(declaration) for name, declaration in self._parameters.items()}
         if self._template.get("Mappings"):
             parameters[_MAPPINGS] = {"type": "json", "default": self._template["Mappings"]}
         sections = {
             "parameters": parameters,
-            "conditions": self._each("Conditions", self.value),
-            "resources": self._each("Resources", self._resource),
-            "outputs": self._each("Outputs", self._output),
+            "conditions": self._section("Conditions", self.value),
+            "resources": self._section("Resources", self._resource),
+            "outputs": self._section("Outputs", self._output),
         }
-        kept = {name: each for name, each in sections.items() if each}
-        return {"heat_template_version": VERSION, "description": self._template.get("Description") or "", **kept}
+        filled = {name: section for name, section in sections.items() if section}
+        return {"heat_template_version": VERSION, "description": self._template.get("Description") or "", **filled}
 
-    def _each(self, section: str, rewrite: Callable[[Any], Any]) -> dict[str, Any]:
-        return {name: rewrite(each) for name, each in (self._template.get(section) or {}).items()}
+    def _section(self, section: str, rewrite: Callable[[Any], Any]) -> dict[str, Any]:
+        return {name: rewrite(entry) for name, entry in (self._template.get(section) or {}).items()}
 
-    def _resource(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        made = {hot: given[name] for name, hot in _PARTS.items() if name in given}
+    def _resource(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        parts = {hot: entry[name] for name, hot in _PARTS.items() if name in entry}
         for name, hot in (("Properties", "properties"), ("Metadata", "metadata"), ("UpdatePolicy", "update_policy")):
-            if given.get(name):
-                made[hot] = self.value(given[name])
-        return made
+            if entry.get(name):
+                parts[hot] = self.value(entry[name])
+        return parts
 
-    def _output(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        made = {hot: given[name] for name, hot in _PARTS.items() if name in given}
-        return {**made, "value": self.value(given.get("Value"))}
+    def _output(self, entry: Mapping[str, Any]) -> dict[str, Any]:
+        parts = {hot: entry[name] for name, hot in _PARTS.items() if name in entry}
+        return {**parts, "value": self.value(entry.get("Value"))}
 
-    def value(self, given: Any) -> Any:
+    def value(self, value: Any) -> Any:
         """Return a value with its functions rewritten."""
-        if isinstance(given, list):
-            return [self.value(each) for each in given]
-        if not isinstance(given, Mapping):
-            return given
-        if len(given) == 1:
-            name, argument = next(iter(given.items()))
+        if isinstance(value, list):
+            return [self.value(member) for member in value]
+        if not isinstance(value, Mapping):
+            return value
+        if len(value) == 1:
+            name, argument = next(iter(value.items()))
             if name in self._functions:
                 try:
                     return self._functions[name](argument)
@@ -102,10 +102,10 @@ class _Rewriting:
                     raise exception.NotSupported(feature=what) from None
             if isinstance(name, str) and name.startswith("Fn::"):
                 raise exception.NotSupported(feature=f"{name} in a template of a plug-in")
-        return {name: self.value(each) for name, each in given.items()}
+        return {name: self.value(member) for name, member in value.items()}
 
     def _renamed(self, name: str) -> Callable[[Any], Any]:
-        return lambda given: {name: self.value(given)}
+        return lambda arguments: {name: self.value(arguments)}
 
     def _reference(self, name: str) -> Any:
         if name == "AWS::Region":
@@ -114,37 +114,41 @@ class _Rewriting:
             return {"get_param": _PSEUDO.get(name, name)}
         return {"get_resource": name}
 
-    def _replace(self, given: Any) -> Any:
-        return {"str_replace": {"params": self.value(given[0]), "template": self.value(given[1])}}
+    def _replace(self, arguments: Any) -> Any:
+        return {"str_replace": {"params": self.value(arguments[0]), "template": self.value(arguments[1])}}
 
-    def _select(self, given: Any) -> Any:
-        index, values = given[0], given[1]
+    def _select(self, arguments: Any) -> Any:
+        index, values = arguments[0], arguments[1]
         if isinstance(values, list) and str(index).isdecimal() and int(index) < len(values):
             return self.value(values[int(index)])
         if isinstance(values, Mapping) and index in values:
             return self.value(values[index])
         raise exception.NotSupported(feature="Fn::Select of a computed value in a template of a plug-in")
 
-    def _find(self, given: Any) -> Any:
+    def _find(self, arguments: Any) -> Any:
         """Return a value of the mappings, which are the default of a parameter."""
-        return {"get_param": [_MAPPINGS, *(self.value(key) for key in given)]}
+        return {"get_param": [_MAPPINGS, *(self.value(key) for key in arguments)]}
 
 
-def _parameter(given: Mapping[str, Any]) -> dict[str, Any]:
-    made: dict[str, Any] = {"type": _TYPES.get(given.get("Type", ""), "string")}
-    if "Default" in given:
-        made["default"] = given["Default"]
-    if given.get("Description"):
-        made["description"] = given["Description"]
-    if str(given.get("NoEcho", "")).lower() == "true":
-        made["hidden"] = True
-    about = {"description": given["ConstraintDescription"]} if "ConstraintDescription" in given else {}
+def _parameter(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    parameter: dict[str, Any] = {"type": _TYPES.get(declaration.get("Type", ""), "string")}
+    if "Default" in declaration:
+        parameter["default"] = declaration["Default"]
+    if declaration.get("Description"):
+        parameter["description"] = declaration["Description"]
+    if str(declaration.get("NoEcho", "")).lower() == "true":
+        parameter["hidden"] = True
+    about = {"description": declaration["ConstraintDescription"]} if "ConstraintDescription" in declaration else {}
     limits = (("length", "MinLength", "MaxLength"), ("range", "MinValue", "MaxValue"))
     constraints = [
-        {kind: {end: given[name] for end, name in (("min", least), ("max", most)) if name in given}}
+        {kind: {end: declaration[name] for end, name in (("min", least), ("max", most)) if name in declaration}}
         for kind, least, most in limits
-        if least in given or most in given
+        if least in declaration or most in declaration
     ]
     names = {"AllowedValues": "allowed_values", "AllowedPattern": "allowed_pattern"}
-    constraints += [{kind: given[name]} for name, kind in names.items() if name in given]
-    return {**made, "constraints": [{**each, **about} for each in constraints]} if constraints else made
+    constraints += [{kind: declaration[name]} for name, kind in names.items() if name in declaration]
+    return (
+        {**parameter, "constraints": [{**constraint, **about} for constraint in constraints]}
+        if constraints
+        else parameter
+    )

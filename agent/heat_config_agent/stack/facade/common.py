@@ -309,4 +309,4 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.common.timeutils": _timeutils,
     "heat.common.urlfetch": _urlfetch,
 }
-"""What makes each module, by name."""
+"""The functions that make the modules, by the names of these."""

@@ -162,7 +162,7 @@ class _Service:
 
     @staticmethod
     def active_service_count(context: object) -> int:  # noqa: ARG004
-        """Return a number that limits nothing: all members of a chain that may be created at once are."""
+        """Return a number that does not limit how many members of a chain are created at once."""
         return limits.MOST_RESOURCES
 
 
@@ -171,7 +171,7 @@ def _member(module: ModuleType, name: str) -> Any:
 
 
 def _late(name: str, *names: str) -> Callable[[], ModuleType]:
-    """Return what makes a module of one of ours, with all its names or with some, once a plug-in imports it."""
+    """Return a function that makes a module from one of ours, with all its names or with some."""
 
     def make() -> ModuleType:
         module = importlib.import_module(f"heat_config_agent.stack.facade.{name}")
@@ -252,4 +252,4 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.openstack.common.gettextutils": lambda: named("heat.openstack.common.gettextutils", _=lambda text: text),
     "heat.openstack.common.log": lambda: named("heat.openstack.common.log", getLogger=logger),
 }
-"""What makes each module, by name."""
+"""The functions that make the modules, by the names of these."""

@@ -106,7 +106,7 @@ def get_rsrc_id(group: Any, key: object, use_indices: bool, resource_name: str) 
 
 
 def get_nested_attrs(group: Any, key: str, use_indices: bool, *path: Any) -> Json:
-    """Return what `resource.NAME` or `resource.NAME.ATTRIBUTE` stands for."""
+    """Return the value of `resource.NAME` or `resource.NAME.ATTRIBUTE`."""
     parts: list[Any] = [*key.split(".", 2)[1:], *path]
     name, rest = parts[0], parts[1:]
     return get_rsrc_attr(group, key, use_indices, name, *rest) if rest else get_rsrc_id(group, key, use_indices, name)

@@ -33,7 +33,7 @@ def named(name: str, **members: Any) -> ModuleType:
 
 
 def modules() -> dict[str, Callable[[], ModuleType]]:
-    """Return what makes each module, by name, of the packages that are not installed."""
+    """Return the functions that make the modules of packages that are not installed, by the names of the modules."""
     missing = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     made = {name: make for name, make in _MODULES.items() if name.partition(".")[0] in missing}
     if importlib.util.find_spec("oslo") is None:  # the names before 2015
@@ -293,4 +293,4 @@ _MODULES: dict[str, Callable[[], ModuleType]] = {
         is_uuid_like=_is_uuid,
     ),
 }
-"""What makes each module, by name."""
+"""The functions that make the modules, by the names of these."""

@@ -297,7 +297,7 @@ class Resource(resource.Resource):
         return self
 
     def has_attribute(self, name: str) -> bool:
-        """Return whether the resource has such an attribute; a class with a way of its own is only asked later."""
+        """Return whether the resource has an attribute; True if its class has a `get_attribute` of its own."""
         own = type(self).get_attribute is not resource.Resource.get_attribute
         return own or type(self).FnGetAtt is not resource.Resource.FnGetAtt or super().has_attribute(name)
 

@@ -32,7 +32,7 @@ _waiting: Callable[[float], None] = time.sleep
 
 
 def wait_with(waiting: Callable[[float], None]) -> None:
-    """Have tasks wait with a function from now on: while a handler waits for a child stack, that is carried out."""
+    """Set the function with which tasks wait; it carries out child stacks while their handlers wait."""
     global _waiting  # noqa: PLW0603  # a task does not know the stack that it belongs to
     _waiting = waiting
 

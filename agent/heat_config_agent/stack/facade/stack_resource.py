@@ -108,7 +108,7 @@ class StackResource(Resource, nested.StackResource):
     # Validation.
 
     def validate(self) -> None:
-        """Check the child if the class has a way of its own to do that."""
+        """Check the child if the class has a method of its own for that."""
         super().validate()
         if type(self).validate_nested_stack is not StackResource.validate_nested_stack:
             self.validate_nested_stack()

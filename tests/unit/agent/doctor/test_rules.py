@@ -60,7 +60,7 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
             ["tosca always runs as root, which the rule users"],
         ),
         ("tools = json-file, chef\nisolate = network", "", ["json-file cannot be isolated, so the rule isolate"]),
-        ("tools = /no/hook", "", ["the rule tools names /no/hook, which is no executable file"]),
+        ("tools = /no/hook", "", ["the rule tools names /no/hook, which is not an executable file"]),
         ("tools = /bin/sh", "", ["the rule tools names /bin/sh, which is in no hook directory"]),
     ],
 )

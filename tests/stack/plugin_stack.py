@@ -1,4 +1,4 @@
-"""A stack whose definition is HOT, with the types of plug-ins."""
+"""A stack of a HOT template with types of plug-ins."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from stack.working import Working
 HEAD = "heat_template_version: 2018-08-31\n"
 
 
-class Written(Working):
-    """A stack that is worked on, with a template that is text, and with plug-ins that are in the folder `plugins`."""
+class PluginStack(Working):
+    """A stack of a template that is text, with the plug-ins of the folder `plugins`."""
 
     def __init__(self, folder: Path) -> None:
         self.plugins = plugins.load([folder / "plugins"])
