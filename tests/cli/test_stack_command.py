@@ -142,7 +142,7 @@ def test_a_stack_that_was_rolled_back_can_be_updated(stacks: Stacks) -> None:
     )
     stacks("create", "-t", str(path), "--enable-rollback", "s", code=1)
     done = stacks("update", "--existing", "--parameter", "fail=false", "s")
-    assert "CREATE_COMPLETE" in done.out
+    assert "UPDATE_COMPLETE" in done.out
     stacks("delete", "--yes", "s")
     stacks("create", "-t", str(path), "--enable-rollback", "s", code=1)
     stacks("update", "-t", str(path), "--parameter", "fail=false", "s")

@@ -16,7 +16,7 @@ from heat_config_agent.stack.preview import Change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heat_config_agent.cli.stack.refusals import Refusal  # few machines have a policy
+    from heat_config_agent.cli.stack.refusals import StackRefusal  # few machines have a policy
 
 _STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
 
@@ -43,7 +43,7 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
     return ExitCode.OK
 
 
-def _values(change: Change, refused: list[Refusal], mistake: str) -> dict[str, object]:
+def _values(change: Change, refused: list[StackRefusal], mistake: str) -> dict[str, object]:
     own = [
         {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
         for refusal in refused
@@ -55,7 +55,7 @@ def _values(change: Change, refused: list[Refusal], mistake: str) -> dict[str, o
 
 def _refusals(
     settings: Settings, definition: Definition, stack: Stack | None, changes: list[Change]
-) -> tuple[list[Refusal], str]:
+) -> tuple[list[StackRefusal], str]:
     """Return the refusals that changes would meet, and the mistake in the policy; empty text without one."""
     policy = policy_in_force()
     if policy is None or policy.mistake:

@@ -26,8 +26,8 @@ _ACTIONS: dict[str, Collection[str]] = {
 """The actions that a change of a resource may need."""
 
 
-class Refusal(NamedTuple):
-    """A deployment that the policy would refuse."""
+class StackRefusal(NamedTuple):
+    """A deployment of a stack that the policy would refuse."""
 
     outer: str
     """The name of the resource of the outermost stack that has the deployment."""
@@ -36,17 +36,17 @@ class Refusal(NamedTuple):
     sentence: str
 
 
-def of(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[Refusal]:
+def of(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[StackRefusal]:
     """Yield the deployments of a stack that the policy would refuse, in all actions of its life."""
     known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     for each in forecast.deployments(definition, types):
         source = f"stack:{definition.identity.id}/{each.name}"
         if sentence := refusals.of_entry(source, each.entry, known, policy):
             shown = definition.conceal.text(each.conceal.text(sentence))
-            yield Refusal(each.outer, each.name, each.action, shown)
+            yield StackRefusal(each.outer, each.name, each.action, shown)
 
 
-def of_changes(changes: Collection[Change], refused: Collection[Refusal]) -> list[Refusal]:
+def of_changes(changes: Collection[Change], refused: Collection[StackRefusal]) -> list[StackRefusal]:
     """Return the refusals that the changes of a stack would meet."""
     needed = {each.name: _ACTIONS.get(each.effect, ()) for each in changes}
     return [refusal for refusal in refused if refusal.action in needed.get(refusal.outer, ())]
