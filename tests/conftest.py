@@ -243,9 +243,9 @@ def _scope(nodeid: str) -> str:
     return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Begin the record of faults anew."""
-    if not hasattr(session.config, "workerinput"):  # of several processes, the one that starts the others
+def pytest_sessionstart() -> None:
+    """Begin the record of faults anew, but not in a process of a run, nor in a run that a test of it starts."""
+    if "PYTEST_XDIST_WORKER" not in os.environ:
         fault_table.LOG.unlink(missing_ok=True)
 
 
