@@ -8,19 +8,11 @@ import uuid
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from support.cloud import PASSWORD, PROJECT, Cloud
 from support.governed import POLICY, Governed
 from support.http import Answer, Request, Stub
 from support.loopback import SignalServer
-from support.machine import Machine, deployment
-
-
-@pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
+from support.machine import deployment
 
 
 def test_a_signal_goes_only_to_a_listed_host(governed: Governed, heat: SignalServer, tmp_path: Path) -> None:

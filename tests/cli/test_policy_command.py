@@ -17,12 +17,6 @@ from support.machine import Machine, deployment
 
 
 @pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
-
-
-@pytest.fixture
 def proof(machine: Machine) -> Path:
     """A file that a script leaves if it runs."""
     return machine.folder / "proof"

@@ -14,8 +14,8 @@ import pytest
 from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
 from support.governed import Governed
-from support.machine import Done, Machine, deployment
-from support.signers import BOMB, SIGNERS, Signer
+from support.machine import deployment
+from support.signers import BOMB, Signer, sign
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
 
@@ -35,32 +35,6 @@ topology_template:
       type: tosca.nodes.SoftwareComponent
       interfaces: {Standard: {operations: {create: {implementation: run.sh}}}}
 """
-
-
-@pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
-
-
-@pytest.fixture
-def alice(governed: Governed, tmp_path: Path) -> Signer:
-    """A signer whose signatures the policy accepts."""
-    signer = Signer(tmp_path, "alice")
-    (governed.own / "allowed_signers").write_text(signer.line())
-    governed.policy(f"signers = {SIGNERS}")
-    return signer
-
-
-def apply(governed: Governed, path: Path, *words: str) -> Done:
-    """Apply a template or a document."""
-    return governed.run("heat-config-apply", "--state-dir", str(governed.machine.state), *words, str(path))
-
-
-def sign(governed: Governed, signer: Signer, *words: str) -> None:
-    """Sign with the command."""
-    done = governed.run("heat-config-agent", "sign", "--key", str(signer.key), *words)
-    assert done.code == 0, done.err
 
 
 def script(proof: Path, line: str = "ran") -> str:
@@ -93,12 +67,12 @@ def test_no_link_puts_one_signed_file_in_the_place_of_another(
     sign(governed, alice, str(main))
     (main.parent / "run.sh").unlink()
     (main.parent / "run.sh").symlink_to("wipe.sh")
-    assert "run.sh: it was changed after it was signed" in apply(governed, main).err
+    assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
     assert not proof.exists()
     (main.parent / "run.sh").unlink()
     (main.parent / "run.sh").write_text(script(proof))
     (tmp_path / "behind").symlink_to("site")
-    done = apply(governed, tmp_path / "behind/site.yaml")
+    done = governed.apply_file(tmp_path / "behind/site.yaml")
     assert done.code == 0, done.err
     assert proof.read_text() == "ran\n"
 
@@ -110,19 +84,19 @@ def test_an_archive_in_the_place_of_a_signed_template_is_not_opened(
     proof, main = tmp_path / "proof", site(tmp_path / "site", tmp_path / "proof")
     sign(governed, alice, str(main))
     packed(main, proof)
-    assert "site.yaml: it was changed after it was signed" in apply(governed, main).err
+    assert "site.yaml: it was changed after it was signed" in governed.apply_file(main).err
     main.unlink()
     main.mkdir()
     packed(main / "service.yaml", proof)
-    assert "Is a directory" in apply(governed, main).err
+    assert "Is a directory" in governed.apply_file(main).err
     plain = packed(tmp_path / "service", proof)
     sign(governed, alice, str(plain))
     whole = plain.read_bytes()
     plain.write_bytes(whole + b"\0")
-    assert "service: it was changed after it was signed" in apply(governed, plain).err
+    assert "service: it was changed after it was signed" in governed.apply_file(plain).err
     assert not proof.exists()
     plain.write_bytes(whole)
-    done = apply(governed, plain)
+    done = governed.apply_file(plain)
     assert done.code == 0, done.err
     assert proof.read_text() == "ran\n"
 
@@ -143,11 +117,11 @@ def test_a_script_is_read_once(governed: Governed, alice: Signer, tmp_path: Path
 
     thread = threading.Thread(target=serve)
     thread.start()
-    done = apply(governed, main)
+    done = governed.apply_file(main)
     thread.join(10)
     assert done.code == 0, done.err
     assert proof.read_text() == "ran\n"
-    assert "run.sh: it was changed after it was signed" in apply(governed, main).err
+    assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
 
 
 def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, alice: Signer, tmp_path: Path) -> None:
@@ -167,7 +141,7 @@ def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, 
     (folder / "TOSCA-Metadata").mkdir()
     (folder / "TOSCA-Metadata/TOSCA.meta").write_text("Entry-Definitions: evil.yaml\n")
     (folder / "evil.yaml").write_text(SERVICE.replace("run.sh", "added.txt"))
-    done = apply(governed, folder)
+    done = governed.apply_file(folder)
     assert done.code == 0, done.err + done.out
     assert proof.read_text() == "signed\n"
     shutil.rmtree(folder)
@@ -187,7 +161,7 @@ def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, 
     (folder / "service.yaml").write_text(f"tosca_definitions_version: tosca_simple_yaml_1_3\n{BOMB}")
     mallory = Signer(tmp_path, "mallory")
     for path in (template, archive, folder, folder / "service.yaml"):
-        assert "it is not signed, and the rule signers of the policy requires it" in apply(governed, path).err
+        assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(path).err
         name = path.name if path.is_file() else f"{path.name}/service.yaml"
         content = path.read_bytes() if path.is_file() else (folder / "service.yaml").read_bytes()
         for signer, digest, why in (
@@ -196,12 +170,12 @@ def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, 
         ):
             text = ssh.sign(signer.key, signed.FILES, f"{digest}  {name}\n")
             path.with_name(f"{path.name}.signed").write_text(text)
-            assert why in apply(governed, path).err
+            assert why in governed.apply_file(path).err
     document = tmp_path / "site.json"
     document.write_text(BOMB)
-    assert "it is not signed, and the rule signers of the policy requires it" in apply(governed, document).err
+    assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(document).err
     document.with_name("site.json.signed").write_text(ssh.sign(alice.key, signed.FILES, f"{'0' * 64}  site.json\n"))
-    assert "site.json: it was changed after it was signed" in apply(governed, document).err
+    assert "site.json: it was changed after it was signed" in governed.apply_file(document).err
 
 
 def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(governed: Governed, alice: Signer, tmp_path: Path) -> None:

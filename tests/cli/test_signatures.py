@@ -10,16 +10,10 @@ import pytest
 
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
-from support.machine import Machine, deployment
+from support.machine import deployment
 from support.signers import SIGNERS, Signer
 
 pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
-
-
-@pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
 from support.governed import Governed
 from support.http import Answer, Request, Stub
-from support.machine import Machine
 from support.repositories import Repository, template
 from support.signers import BOMB, SIGNERS, Signer
 
@@ -65,21 +64,6 @@ class Followed:
     def ran(self) -> list[str]:
         """The lines of the proof."""
         return self.proof.read_text().split() if self.proof.exists() else []
-
-
-@pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
-
-
-@pytest.fixture
-def alice(governed: Governed, tmp_path: Path) -> Signer:
-    """A signer whose signatures the policy accepts."""
-    signer = Signer(tmp_path, "alice")
-    (governed.own / "allowed_signers").write_text(signer.line())
-    governed.policy(f"signers = {SIGNERS}")
-    return signer
 
 
 @pytest.fixture

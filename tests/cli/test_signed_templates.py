@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from support.governed import Governed
-from support.machine import Done, Machine, deployment
+from support.machine import deployment
 from support.repositories import Repository, template
-from support.signers import SIGNERS, Signer
+from support.signers import Signer, sign
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("git") and shutil.which("ssh-keygen")), reason="needs git and ssh-keygen: install openssh-client"
@@ -36,32 +36,6 @@ resources:
 """
 
 
-@pytest.fixture
-def governed(machine: Machine) -> Governed:
-    """A machine whose /etc/heat-config-agent is a folder of the test."""
-    return Governed(machine)
-
-
-@pytest.fixture
-def alice(governed: Governed, tmp_path: Path) -> Signer:
-    """A signer whose signatures the policy accepts."""
-    signer = Signer(tmp_path, "alice")
-    (governed.own / "allowed_signers").write_text(signer.line())
-    governed.policy(f"signers = {SIGNERS}")
-    return signer
-
-
-def apply(governed: Governed, path: Path, *words: str) -> Done:
-    """Apply a template."""
-    return governed.run("heat-config-apply", "--state-dir", str(governed.machine.state), *words, str(path))
-
-
-def sign(governed: Governed, signer: Signer, *words: str) -> None:
-    """Sign with the command."""
-    done = governed.run("heat-config-agent", "sign", "--key", str(signer.key), *words)
-    assert done.code == 0, done.err
-
-
 def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: Signer, tmp_path: Path) -> None:
     """A file that was changed, added, exchanged or linked is refused before it is used, and so is a policy's change."""
     proof, folder = tmp_path / "proof", tmp_path / "site"
@@ -71,7 +45,7 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
     inner.write_text(INNER.replace("SCRIPT", "run.sh"))
     script.write_text(f"#!/bin/sh\necho $deploy_action >>{shlex.quote(str(proof))}\n")
     (folder / "wipe.sh").write_text("#!/bin/sh\nfalse\n")
-    assert "it is not signed, and the rule signers of the policy requires it" in apply(governed, main).err
+    assert "it is not signed, and the rule signers of the policy requires it" in governed.apply_file(main).err
     sign(governed, alice, str(main))
     good = {path: path.read_text() for path in (main, inner, script)}
     elsewhere = tmp_path / "elsewhere.sh"
@@ -82,7 +56,7 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
         (inner, INNER.replace("SCRIPT", "wipe.sh"), "inner.yaml: it was changed"),
     ):
         path.write_text(text)
-        done = apply(governed, main)
+        done = governed.apply_file(main)
         assert done.code == 2
         assert why in done.err
         path.write_text(good[path])
@@ -90,16 +64,16 @@ def test_a_template_is_signed_with_all_that_it_names(governed: Governed, alice: 
     for target in (elsewhere, inner):  # the content counts that the name stands for, also if that is signed itself
         script.unlink()
         script.symlink_to(target)
-        assert "run.sh: it was changed after it was signed" in apply(governed, main).err
+        assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
     script.unlink()
     script.write_text(good[script])
     environment = folder / "more.yaml"
     environment.write_text("resource_registry: {inner.yaml: other.yaml}\n")
     (folder / "other.yaml").write_text(INNER.replace("SCRIPT", str(elsewhere)))
-    assert "more.yaml is not in the signed list" in apply(governed, main, "-e", str(environment)).err
+    assert "more.yaml is not in the signed list" in governed.apply_file(main, "-e", str(environment)).err
     assert not proof.exists()
     assert not (governed.machine.state / "stacks/site").exists()
-    done = apply(governed, main)
+    done = governed.apply_file(main)
     assert done.code == 0, done.err + done.out
     assert proof.read_text() == "CREATE\n"
     mallory = Signer(tmp_path, "mallory")
@@ -129,19 +103,19 @@ def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_
         for path in folder.iterdir():
             file.write(path, path.name)
     for packed in (archive, folder):
-        assert "it is not signed" in apply(governed, packed).err
+        assert "it is not signed" in governed.apply_file(packed).err
         sign(governed, alice, str(packed))
     whole = archive.read_bytes()
     archive.write_bytes(whole + b"\0")
-    assert "svc.csar: it was changed after it was signed" in apply(governed, archive).err
+    assert "svc.csar: it was changed after it was signed" in governed.apply_file(archive).err
     archive.write_bytes(whole)
     text = (folder / "run.sh").read_text()
     (folder / "run.sh").write_text(text + "true\n")
-    assert "run.sh: it was changed after it was signed" in apply(governed, folder).err
+    assert "run.sh: it was changed after it was signed" in governed.apply_file(folder).err
     (folder / "run.sh").write_text(text)
     assert not proof.exists()
     for number, packed in enumerate((archive, folder), 1):
-        done = apply(governed, packed, "--name", f"s{number}")
+        done = governed.apply_file(packed, "--name", f"s{number}")
         assert done.code == 0, done.err + done.out
         assert proof.read_text() == "ran\n" * number
 
@@ -195,7 +169,7 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
     assert proof.read_text() == "ran\n"
     (evidence,) = (governed.machine.state / "follow/doc/trees").glob("*.signature")
     elsewhere = governed.machine.write([deployment("d2", f"#!/bin/sh\necho ran >>{shlex.quote(str(proof))}\n")])
-    refused = apply(governed, elsewhere, "--signature", str(evidence))
+    refused = governed.apply_file(elsewhere, "--signature", str(evidence))
     assert "is not in the signed revision" in refused.err
     (repository.folder / "site.json").unlink()
     (repository.folder / "site.json").symlink_to(elsewhere)
@@ -224,7 +198,7 @@ def test_what_is_verified_is_what_is_used(governed: Governed, alice: Signer, tmp
 
     thread = threading.Thread(target=serve)
     thread.start()
-    done = apply(governed, path)
+    done = governed.apply_file(path)
     thread.join(10)
     assert path.read_text() == evil
     assert done.code == 0, done.err

@@ -43,6 +43,10 @@ class Governed:
         path.chmod(0o644)
         return path
 
+    def apply_file(self, path: Path, *words: str) -> Done:
+        """Run `heat-config-apply` on a template or a document."""
+        return self.run("heat-config-apply", "--state-dir", str(self.machine.state), *words, str(path))
+
     def run(self, program: str, *arguments: str, **environment: str) -> Done:
         """Run a command to its end."""
         command = [*self.before, str(BIN / program), *arguments]

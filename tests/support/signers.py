@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from support.governed import Governed
+
 SIGNERS = "/etc/heat-config-agent/allowed_signers"
 """The allowed signers file, as the policy of a machine names it."""
 
@@ -35,3 +37,9 @@ class Signer:
         """Return the line of an allowed signers file that trusts this key."""
         kind, key, *_ = self.key.with_suffix(".pub").read_text().split()
         return " ".join(filter(None, (f"{self.name}@example.com", options, kind, key))) + "\n"
+
+
+def sign(governed: Governed, signer: Signer, *words: str) -> None:
+    """Sign with the command of a machine."""
+    done = governed.run("heat-config-agent", "sign", "--key", str(signer.key), *words)
+    assert done.code == 0, done.err
