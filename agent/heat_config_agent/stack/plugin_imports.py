@@ -176,11 +176,11 @@ def _copied(name: str, root: str, fromlist: tuple[str, ...]) -> ModuleType:
     inner = name.removeprefix(RESOURCES)
     missing = name
     for package_, path in itertools.product((root, installed_heat()), (inner, f".openstack{inner}")):
-        beside = f"{package_}{path}"
+        candidate = f"{package_}{path}"
         try:
-            found = builtins.__import__(beside, None, None, fromlist, 0) if package_ else None
+            found = builtins.__import__(candidate, None, None, fromlist, 0) if package_ else None
         except ModuleNotFoundError as error:
-            if not error.name or not f"{beside}.".startswith(f"{error.name}."):
+            if not error.name or not f"{candidate}.".startswith(f"{error.name}."):
                 raise
             continue
         lacking = [each for each in fromlist if not hasattr(found, each)]

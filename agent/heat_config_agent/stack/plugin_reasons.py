@@ -80,8 +80,8 @@ def _missing(path: Path, root: Path, seen: set[Path]) -> Iterator[str]:
             yield from _missing(folder.joinpath(*name.split(".")).with_suffix(".py"), root, seen)
         elif top in PACKAGES or stands_for(name):
             continue
-        elif (beside := path.parent / f"{top}.py").is_file():
-            yield from _missing(beside, root, seen)
+        elif (sibling := path.parent / f"{top}.py").is_file():
+            yield from _missing(sibling, root, seen)
         elif not (path.parent / top).is_dir() and not _is_installed(top):
             yield top
 

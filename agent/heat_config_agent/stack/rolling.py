@@ -7,12 +7,24 @@ time.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from heat_config_agent.language.positions import Json
 from heat_config_agent.stack.definition import Definition, ResourceDefinition
+
+_PAUSE = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
+
+
+def pause_seconds(text: str) -> int:
+    """Return the seconds of a time like PT1H30M. Raises ValueError."""
+    found = _PAUSE.fullmatch(text)
+    if found is None:
+        raise ValueError("Only ISO 8601 duration format of the form PT#H#M#S is supported.")
+    hours, minutes, seconds = (int(each or 0) for each in found.groups())
+    return hours * 3600 + minutes * 60 + seconds
 
 
 class Policy(NamedTuple):

@@ -64,7 +64,7 @@ def _refusals(
 
     types = sessions.types(settings.words("plugin_dirs"))
     refused = list(refusals.of(definition, types, settings, policy))
-    if stack is not None and stack.defined is not None:  # what is removed or replaced is deleted as it is now
+    if stack is not None and stack.defined is not None:  # a resource is deleted by its present definition
         before = refusals.of(stack.defined, types, settings, policy)
         refused = [
             *(refusal for refusal in refused if refusal.action != "DELETE"),

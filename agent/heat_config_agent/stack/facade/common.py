@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import yaml
 
-from heat_config_agent.stack import exception, password_gen
+from heat_config_agent.stack import exception, password_gen, rolling
 from heat_config_agent.stack.facade import exceptions, settings
 from heat_config_agent.stack.facade.libraries import named, plural, same
 
@@ -227,17 +227,6 @@ class Duration:
         return self._end
 
 
-_DURATION = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
-
-
-def _seconds(text: str) -> int:
-    found = _DURATION.fullmatch(text)
-    if found is None:
-        raise ValueError("Only ISO 8601 duration format of the form PT#H#M#S is supported.")
-    hours, minutes, seconds = (int(each or 0) for each in found.groups())
-    return hours * 3600 + minutes * 60 + seconds
-
-
 def _backoff(attempt: int, scale_factor: float = 1.0, jitter_max: float = 0.0) -> float:
     return float(2**attempt) * scale_factor + random.random() * jitter_max  # noqa: S311  # only spreads requests
 
@@ -250,7 +239,7 @@ def _timeutils() -> ModuleType:
     return named(
         "heat.common.timeutils",
         Duration=Duration,
-        parse_isoduration=_seconds,
+        parse_isoduration=rolling.pause_seconds,
         retry_backoff_delay=_backoff,
         isotime=_isotime,
         wallclock=time.time,

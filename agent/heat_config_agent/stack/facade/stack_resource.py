@@ -94,9 +94,9 @@ class StackResource(Resource, nested.StackResource):
         parameters = source[PARAMETERS]
         if not known:
             parameters = {name: value for name, value in parameters.items() if value is not None}
-        environment = self.stack.environment
-        make, text = environment.of_text, source[TEMPLATE]
-        return make(self.name, text, identity, parameters, known=known, mappings=source[MAPPINGS])
+        return self.stack.environment.of_text(
+            self.name, source[TEMPLATE], identity, parameters, known=known, mappings=source[MAPPINGS]
+        )
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the child, from the template that is in force."""

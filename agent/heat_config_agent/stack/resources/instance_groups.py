@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -124,7 +123,7 @@ class InstanceGroup(AutoScalingGroup):
         """Refuse a launch configuration that is not referred to, and a pause that is too long."""
         self._check_configuration()
         rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)[self.POLICY]
-        if rules and _seconds(rules["PauseTime"]) > LONGEST_PAUSE:
+        if rules and rolling.pause_seconds(rules["PauseTime"]) > LONGEST_PAUSE:
             raise exception.StackValidationFailed(message="Maximum PauseTime is 1 hour.")
 
     def _check_configuration(self) -> None:
@@ -154,7 +153,7 @@ class InstanceGroup(AutoScalingGroup):
         rules = policy(self.update_policy_schema, self.definition.update_policy, self.resolve)[self.POLICY]
         if not rules or action == CREATE or not self.is_rolled():
             return None
-        pause = float(_seconds(rules["PauseTime"]))
+        pause = float(rolling.pause_seconds(rules["PauseTime"]))
         return rolling.Policy(max(rules["MaxBatchSize"], 1), pause, rules["MinInstancesInService"])
 
     def named(self, properties: Properties, names: Iterable[str]) -> Iterator[ResourceDefinition]:
@@ -296,15 +295,3 @@ class CfnScalingPolicy(ScalingPolicy):
         """Raise the exception for a minimum step without a percentage."""
         problem = f"{self.STEP} property should only be specified for {self.KIND} with value PercentChangeInCapacity."
         raise exception.StackValidationFailed(message=problem)
-
-
-_PAUSE = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
-
-
-def _seconds(text: str) -> int:
-    """Return the seconds of a time like PT1H30M. Raises ValueError."""
-    found = _PAUSE.fullmatch(text)
-    if found is None:
-        raise ValueError("Only ISO 8601 duration format of the form PT#H#M#S is supported.")
-    hours, minutes, seconds = (int(each or 0) for each in found.groups())
-    return hours * 3600 + minutes * 60 + seconds
