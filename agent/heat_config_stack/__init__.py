@@ -1,40 +1,22 @@
-"""Stacks on this machine: creates, updates and deletes the resources of a `definition`, without a cloud.
+"""Stacks on this machine: HOT templates and TOSCA services, carried out through the agent's engine, without a cloud.
 
-    definition ─► validation ─► session ─► traversal ─► actions ─► handlers of a resource
-                                   │           │           │
-                                 store ◄─── records ◄──────┴── deployments ─► servers ─► results
+    hot/ ──┐
+           ├─► definition/ ─► lifecycle/ ─► the agent's engine
+    tosca/ ┘   plain data      │
+                    resource/  resource_types/  records/  plugins/
 
-| module | content |
-|---|---|
-| `definition` | the plain data that a template language hands over; the stack knows no language |
-| `validation` | mistakes in a definition: types, properties, attributes, circles, child stacks |
-| `advice` | warnings about a definition that is valid: obsolete types, configs that never run |
-| `forecast` | the deployments that a definition will make |
-| `session` | one stack at work: create, update, delete, suspend, resume, check, signal, continue |
-| `snapshots` | the same with snapshots; stacks that are adopted or abandoned |
-| `traversal` | the order of the steps for all resources of a stack |
-| `actions` | one action of one resource: its handlers, and the record of the result |
-| `scheduler`, `meanwhile` | concurrent tasks, and the events that they wait for; the others while one waits |
-| `live` | a stack at work, and the values that its functions look up |
-| `records`, `store`, `lines`, `listing` | the records of a stack, their file and its lines; all stacks, a folder each |
-| `preview` | the effects of an update |
-| `spans` | the time that a resource has waited |
-| `deployments` | derived configs, the entries of a server's metadata, and results |
-| `resource`, `properties`, `attributes`, `constraints`, `support`, `exception`, `snippet` | the parts of a plug-in |
-| `unknown_values` | values that are not known while a stack is checked |
-| `transfer` | the state of a resource as data, for snapshots and adoption |
-| `translation`, `password_gen`, `clients` | what plug-ins use next to them |
-| `host` | the stack of a resource, as the resource sees it |
-| `heat_types`, `type_schemas` | the facts of all resource types of Heat; the declaration of a type as JSON |
-| `plugins`, `plugin_imports`, `plugin_reasons` | plug-ins, their imports, and why one is not used |
-| `facade/` | the modules that stand for Heat in plug-ins |
-| `nodes` | the states of the nodes of a service |
-| `procedure`, `procedures` | steps that people start, carried out and continued; one at a time |
-| `machine`, `endpoint` | this machine as all servers; the address for signals of wait conditions |
-| `resources/`, `types` | our own resources, written like plug-ins; the class for each type |
-
-Each step is recorded before the next one relies on it. After a kill at any moment, the same command continues as if
-nothing had happened: complete resources stay, and an interrupted action is recognised by its `attempt`.
+| room | in | out |
+|---|---|---|
+| `language/` | text | values with places, mistakes in the order of the text |
+| `hot/`, `tosca/` | templates, services, files | a definition, or all mistakes |
+| `definition/` | | the plain data of a stack, which both languages make and no room changes |
+| `records/` | changes | what was done, on disk |
+| `resource/` | a definition and a record of a resource | one action carried out |
+| `resource_types/` | | our own resource types, written like plug-ins |
+| `lifecycle/` | a definition | deployments, results, records of every step |
+| `plugins/` | plug-ins of Heat | classes of resource types |
+| `follow/` | a source: git, a URL, a registry, a path | its newest revision carried out |
+| `cli/` | options | lines and exit codes |
 
 Differences from Heat, on purpose:
 

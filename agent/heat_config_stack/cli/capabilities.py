@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.language.mistakes import Mistake
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.language.mistakes import Mistake
 
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from heat_config_agent.hot import capability_search
+    from heat_config_stack.hot import capability_search
 
 _FIND = """\
 Print the templates that have all of the required capabilities. A PATH is a template or a folder; in a folder, files
@@ -90,7 +90,7 @@ def add(commands: state_options.Commands) -> None:
 
 def run_find(options: argparse.Namespace) -> int:
     """Find templates."""
-    from heat_config_agent.hot import capability_search  # noqa: PLC0415  # `template validate` needs none of it
+    from heat_config_stack.hot import capability_search  # noqa: PLC0415  # `template validate` needs none of it
 
     search = capability_search.find(options.path, _required(options.capability), recursive=options.recursive)
     if options.json:
@@ -115,7 +115,7 @@ def _required(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def run_show(options: argparse.Namespace) -> int:
     """Show all capabilities."""
-    from heat_config_agent.hot import capability_search  # noqa: PLC0415
+    from heat_config_stack.hot import capability_search  # noqa: PLC0415
 
     search = capability_search.named(options.file)
     if options.json:
@@ -152,8 +152,8 @@ def _doubt(templates: capability_search.Templates, options: argparse.Namespace) 
     named = templates.by_value().get("resource_type", {})
     if not named:
         return
-    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only type-based capabilities need the types
-    from heat_config_agent.stack import type_schemas  # noqa: PLC0415
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # only type-based capabilities need the types
+    from heat_config_stack.resource import type_schemas  # noqa: PLC0415
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
     for name, files in named.items():

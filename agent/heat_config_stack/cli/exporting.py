@@ -11,15 +11,16 @@ from typing import Any
 import yaml
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.languages import TOSCA, language_of
-from heat_config_agent.cli.mistakes import mistake_line
-from heat_config_agent.cli.stack import services
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.tosca import hot_export, hot_scripts, reader
-from heat_config_agent.tosca.hot_values import NotExpressible
+from heat_config_stack.cli.languages import TOSCA, language_of
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.cli.stack import services
+from heat_config_stack.definition import Identity
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.compilation import reader
+from heat_config_stack.tosca.export import hot_export, hot_scripts
+from heat_config_stack.tosca.export.hot_values import NotExpressible
 
 
 class _Dumper(yaml.SafeDumper):

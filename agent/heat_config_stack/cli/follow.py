@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.plan import clock
-from heat_config_agent.follow.follower import Follower, abandon, abandoned
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
 from heat_config_agent.state import followed, lock
 from heat_config_agent.state.followed import Followed, short
+from heat_config_stack.follow.follower import Follower, abandon, abandoned
 
 _COMPARED = 200
 """Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""

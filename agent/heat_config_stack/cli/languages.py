@@ -8,8 +8,8 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from heat_config_agent.language.positions import Json
-    from heat_config_agent.stack.definition import Definition, Identity
+    from heat_config_stack.definition import Definition, Identity
+    from heat_config_stack.language.positions import Json
 
 HOT, TOSCA = "hot", "tosca"
 
@@ -38,10 +38,10 @@ _LARGEST = 1024**2
 def load(source: Json, identity: Identity) -> Definition:
     """Return the definition of a stack from its stored source, in whichever language it is. Raises `Invalid`."""
     if isinstance(source, dict) and source.get("language") == TOSCA:
-        from heat_config_agent.tosca import loader as tosca  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.tosca.compilation import loader as tosca  # noqa: PLC0415  # HOT needs none of it
 
         return tosca.load(source, identity)
-    from heat_config_agent.hot import loader as hot  # noqa: PLC0415  # TOSCA needs none of it
+    from heat_config_stack.hot import loader as hot  # noqa: PLC0415  # TOSCA needs none of it
 
     return hot.load(source, identity)
 

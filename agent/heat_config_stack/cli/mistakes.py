@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import dotted
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import dotted
 
 
 def mistake_line(mistake: Mistake, severity: str, style: str, conceal: Concealer) -> str:

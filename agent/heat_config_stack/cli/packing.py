@@ -8,12 +8,13 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from heat_config_agent.cli import service_validation, terminal
-from heat_config_agent.language.mistakes import Mistake
+from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.tosca import packing
-from heat_config_agent.tosca.archives import METADATA, Refused
-from heat_config_agent.tosca.checker import Checked, Checker
+from heat_config_stack.cli import service_validation
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.files import packing
+from heat_config_stack.tosca.files.archives import METADATA, Refused
 
 
 def run(options: argparse.Namespace) -> int:

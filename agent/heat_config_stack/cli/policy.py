@@ -20,8 +20,8 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.settings.paths import POLICY
 from heat_config_agent.sources.documents import Documents
-from heat_config_agent.stack import listing
 from heat_config_agent.state import journal
+from heat_config_stack.records import listing
 
 _EXPLAIN = """\
 : Show the rules of this machine's policy, and which deployments it would refuse if they were new today: those of the
@@ -114,8 +114,8 @@ def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]
     names = listing.names(settings.state)
     if not names:
         return []
-    from heat_config_agent.cli.stack import refusals as of_stack  # noqa: PLC0415  # many machines have no stack
-    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415
+    from heat_config_stack.cli.stack import refusals as of_stack  # noqa: PLC0415  # many machines have no stack
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
     refused: list[tuple[str, str, str]] = []
     for name in names:

@@ -8,15 +8,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.languages import TOSCA, language_of
-from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.deployments.redaction import OPEN, is_secret
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import dotted
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.tosca.checker import Checked, Checker
 from heat_config_hooks.values import dataclass
+from heat_config_stack.cli.languages import TOSCA, language_of
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import dotted
+from heat_config_stack.tosca.checks.checker import Checked, Checker
 
 _HIDDEN = "******"
 

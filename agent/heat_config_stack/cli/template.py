@@ -7,10 +7,11 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from heat_config_agent.cli import state_options, template_options, terminal
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.cli.languages import TOSCA, language_of
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_stack.cli import template_options
+from heat_config_stack.cli.languages import TOSCA, language_of
 
 _VALIDATE = """\
 Check a template with its environments and nested templates. Every mistake is shown with its position and path. If there
@@ -97,7 +98,7 @@ def add(commands: state_options.Commands) -> None:
     _add_pack(inner)
     _add_export(inner)
     _add_schema(inner)
-    from heat_config_agent.cli import capabilities  # noqa: PLC0415  # only this command needs it
+    from heat_config_stack.cli import capabilities  # noqa: PLC0415  # only this command needs it
 
     capabilities.add(inner)
 
@@ -154,9 +155,9 @@ def _add_schema(inner: state_options.Commands) -> None:
 
 def schema(options: argparse.Namespace) -> int:
     """Print the JSON Schema of templates."""
-    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only this command needs these
-    from heat_config_agent.hot.json_schema import functions, grammar  # noqa: PLC0415
-    from heat_config_agent.stack import json_schema  # noqa: PLC0415
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # only this command needs these
+    from heat_config_stack.hot.json_schema import functions, grammar  # noqa: PLC0415
+    from heat_config_stack.resource import json_schema  # noqa: PLC0415
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
     language = json_schema.Language(functions.VALUE, functions.either)
@@ -166,14 +167,14 @@ def schema(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Print the HOT template of a service."""
-    from heat_config_agent.cli import exporting  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import exporting  # noqa: PLC0415  # HOT needs none of it
 
     return exporting.run(options)
 
 
 def pack(options: argparse.Namespace) -> int:
     """Make an archive."""
-    from heat_config_agent.cli import packing  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import packing  # noqa: PLC0415  # HOT needs none of it
 
     return packing.run(options)
 
@@ -183,7 +184,7 @@ def run(options: argparse.Namespace) -> int:
     options.json = options.json or options.format != "text"
     if options.format not in ("github", "sarif"):
         return _validate(options, lambda values: terminal.say(json.dumps(values)))
-    from heat_config_agent.cli import annotations  # noqa: PLC0415  # only these formats need it
+    from heat_config_stack.cli import annotations  # noqa: PLC0415  # only these formats need it
 
     reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
@@ -208,16 +209,16 @@ def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], obje
     """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
-        from heat_config_agent.cli.service_validation import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.service_validation import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
 
         def validate_hot(name: str) -> tuple[int, dict[str, Any] | None]:
-            from heat_config_agent.cli.template_validation import validated  # noqa: PLC0415  # TOSCA needs none of it
+            from heat_config_stack.cli.template_validation import validated  # noqa: PLC0415  # TOSCA needs none of it
 
             return validated(options, name)
 
         wishes = Wishes(template_options.parameters(options), options.json, options.strict, emit)
         return validate(names, wishes, validate_hot)
-    from heat_config_agent.cli.template_validation import validated  # noqa: PLC0415
+    from heat_config_stack.cli.template_validation import validated  # noqa: PLC0415
 
     code, values = validated(options, *options.file)
     if values is not None:

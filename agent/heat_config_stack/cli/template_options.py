@@ -7,10 +7,10 @@ import json
 import re
 from collections.abc import Sequence
 
-from heat_config_agent.hot.source import COMMAND_LINE
-from heat_config_agent.language.files import File
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import take
+from heat_config_stack.hot.source import COMMAND_LINE
+from heat_config_stack.language.files import File
 
 _NAMED = re.compile(r"[A-Za-z_][\w.:-]*=", re.ASCII)
 

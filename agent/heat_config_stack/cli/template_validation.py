@@ -8,21 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.cli import state_options, template_options, terminal
-from heat_config_agent.cli.mistakes import mistake_line
-from heat_config_agent.cli.stack import definitions, sessions
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.hot import capabilities
-from heat_config_agent.hot.checker import Checked, check
-from heat_config_agent.hot.values import Unknown
-from heat_config_agent.language.mistakes import OF_VALUE, Mistake
-from heat_config_agent.language.positions import dotted
-from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs.tools import Tools
-from heat_config_agent.stack import advice
-from heat_config_agent.stack.definition import Definition, Parameter
-from heat_config_agent.stack.types import Types
+from heat_config_stack.cli import template_options
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.cli.stack import definitions, sessions
+from heat_config_stack.definition import Definition, Parameter
+from heat_config_stack.hot import capabilities
+from heat_config_stack.hot.checker import Checked, check
+from heat_config_stack.hot.values import Unknown
+from heat_config_stack.language.mistakes import OF_VALUE, Mistake
+from heat_config_stack.language.positions import dotted
+from heat_config_stack.language.report import ordered
+from heat_config_stack.lifecycle import advice
+from heat_config_stack.resource.types import Types
 
 _TYPES = {
     "string": "String",

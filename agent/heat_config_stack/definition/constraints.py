@@ -11,8 +11,8 @@ import math
 import re
 from typing import Any
 
-from heat_config_agent.language.patterns import compiled
-from heat_config_agent.stack.definition import custom_constraints, limits
+from heat_config_stack.definition import custom_constraints, limits
+from heat_config_stack.language.patterns import compiled
 
 APPLIES = {
     "length": {"string", "list", "map"},

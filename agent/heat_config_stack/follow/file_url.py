@@ -11,11 +11,11 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.follow.demand import Demand
-from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model import signed
 from heat_config_agent.model.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.runs.artifacts import archives, trees
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.origin import Origin
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")
 

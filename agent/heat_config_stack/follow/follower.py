@@ -19,10 +19,6 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from heat_config_agent.follow import demand
-from heat_config_agent.follow.origin import Origin
-from heat_config_agent.follow.outcome import reason_of
-from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
@@ -32,6 +28,10 @@ from heat_config_agent.state import asked, followed, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
+from heat_config_stack.follow import demand
+from heat_config_stack.follow.origin import Origin
+from heat_config_stack.follow.outcome import reason_of
+from heat_config_stack.follow.sources import Source, source
 
 AGAIN_SECONDS = 600.0
 """Seconds after which a revision is tried again that was refused before it was begun: the machine may lack less."""
@@ -290,7 +290,7 @@ class Follower:
 
     def _attempt(self) -> tuple[str, str]:
         """Return the id of the stack's last action, and its status; empty for no stack."""
-        from heat_config_agent.stack import listing  # noqa: PLC0415  # slow to load, and only for a new revision
+        from heat_config_stack.records import listing  # noqa: PLC0415  # slow to load, and only for a new revision
 
         kept = listing.kept(self._settings.state, self._name)
         record = kept.record if kept else None

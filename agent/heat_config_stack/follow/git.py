@@ -17,11 +17,11 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from heat_config_agent.follow.demand import Demand
-from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.signing import commits
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.origin import Origin
 
 _COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
 

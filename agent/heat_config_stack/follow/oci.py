@@ -15,12 +15,12 @@ from pathlib import Path
 from urllib.parse import urlencode, urljoin, urlsplit
 
 from heat_config_agent import web
-from heat_config_agent.follow.demand import Demand
-from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_hooks import strict_json
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.origin import Origin
 
 _MANIFESTS = "application/vnd.oci.image.manifest.v1+json, application/vnd.docker.distribution.manifest.v2+json"
 _LARGEST_MANIFEST = 4 * 1024 * 1024

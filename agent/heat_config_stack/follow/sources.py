@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from heat_config_agent.follow.demand import Demand
-from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model import signed
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.origin import Origin
 
 
 class Source(Protocol):
@@ -47,15 +47,15 @@ def source(origin: Origin, folder: Path) -> Source:
     if has_secret:
         raise UsageError("the URL of the source has a user or a password", hint="set user and token instead")
     if parts.scheme in ("ssh", "git", "file") or (parts.scheme in ("http", "https") and parts.path.endswith(".git")):
-        from heat_config_agent.follow.git import Git  # noqa: PLC0415  # only where a repository is followed
+        from heat_config_stack.follow.git import Git  # noqa: PLC0415  # only where a repository is followed
 
         return Git(origin, folder)
     if parts.scheme in ("http", "https") and parts.hostname:
-        from heat_config_agent.follow.file_url import FileUrl  # noqa: PLC0415  # only where a URL is followed
+        from heat_config_stack.follow.file_url import FileUrl  # noqa: PLC0415  # only where a URL is followed
 
         return FileUrl(origin)
     if parts.scheme in ("oci", "oci+http"):
-        from heat_config_agent.follow.oci import Oci  # noqa: PLC0415  # only where an artifact is followed
+        from heat_config_stack.follow.oci import Oci  # noqa: PLC0415  # only where an artifact is followed
 
         return Oci(origin)
     raise UsageError(

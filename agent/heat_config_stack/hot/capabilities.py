@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.language.report import Report
-from heat_config_agent.language.text import Text
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.language.report import Report
+from heat_config_stack.language.text import Text
 
 Capabilities = Mapping[str, tuple[str, ...]]
 """Key → its values, as text."""

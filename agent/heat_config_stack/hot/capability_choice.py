@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from heat_config_agent.hot import registry
-from heat_config_agent.hot.capabilities import Capabilities, fits, written
-from heat_config_agent.hot.environment import Merged
-from heat_config_agent.hot.template import Template
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.language.report import Report, meant
+from heat_config_stack.hot import registry
+from heat_config_stack.hot.capabilities import Capabilities, fits, written
+from heat_config_stack.hot.environment import Merged
+from heat_config_stack.hot.template import Template
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.language.report import Report, meant
 
 
 class Choice:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import capabilities, registry
-from heat_config_agent.hot.capabilities import Capabilities
-from heat_config_agent.hot.environment import SECTIONS
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.language.files import File, beside, needed
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.report import Report
 from heat_config_agent.model.errors import UsageError
+from heat_config_stack.hot import capabilities, registry
+from heat_config_stack.hot.capabilities import Capabilities
+from heat_config_stack.hot.environment import SECTIONS
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.language.files import File, beside, needed
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.report import Report
 
 _VERSION = "heat_template_version"
 _RESOURCE_TYPE = "resource_type"

@@ -6,15 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from heat_config_agent.hot.conditions import Conditions
-from heat_config_agent.hot.expressions import Scope, decide, fold, parse, parse_condition
-from heat_config_agent.hot.parameters import PSEUDO, Default, values, visible
-from heat_config_agent.hot.template import Template
-from heat_config_agent.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
-from heat_config_agent.language.mistakes import OF_VALUE, Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.report import Report, meant
-from heat_config_agent.stack.definition import (
+from heat_config_stack.definition import (
     Definition,
     Environment,
     Identity,
@@ -25,6 +17,14 @@ from heat_config_agent.stack.definition import (
     circle,
     limits,
 )
+from heat_config_stack.hot.conditions import Conditions
+from heat_config_stack.hot.expressions import Scope, decide, fold, parse, parse_condition
+from heat_config_stack.hot.parameters import PSEUDO, Default, values, visible
+from heat_config_stack.hot.template import Template
+from heat_config_stack.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
+from heat_config_stack.language.mistakes import OF_VALUE, Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.report import Report, meant
 
 SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
 """The sections of a resource whose presence alone makes a difference to an update."""

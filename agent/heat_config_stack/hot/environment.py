@@ -11,14 +11,14 @@ import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heat_config_agent.hot import capabilities, registry
-from heat_config_agent.hot.source import COMMAND_LINE, Source, base_of
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.report import Report, meant
-from heat_config_agent.language.text import Text
-from heat_config_agent.stack.definition import Schema
+from heat_config_stack.definition import Schema
+from heat_config_stack.hot import capabilities, registry
+from heat_config_stack.hot.source import COMMAND_LINE, Source, base_of
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.report import Report, meant
+from heat_config_stack.language.text import Text
 
 SECTIONS = (
     "parameters",

@@ -11,10 +11,12 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from heat_config_agent.hot import versions
-from heat_config_agent.hot.conditions import Conditions, Undecided, Wanting
-from heat_config_agent.hot.functions.base import Function, Wrong, is_function
-from heat_config_agent.hot.values import (
+from heat_config_agent.model.errors import TimeOver, blame
+from heat_config_stack.definition import Later, Tree, Unresolved, limits, requires
+from heat_config_stack.hot import versions
+from heat_config_stack.hot.conditions import Conditions, Undecided, Wanting
+from heat_config_stack.hot.functions.base import Function, Wrong, is_function
+from heat_config_stack.hot.values import (
     NOTHING,
     UNKNOWN,
     Attribute,
@@ -27,11 +29,9 @@ from heat_config_agent.hot.values import (
     is_settled,
     open_values,
 )
-from heat_config_agent.hot.versions import Version
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.language.report import Report, meant
-from heat_config_agent.model.errors import TimeOver, blame
-from heat_config_agent.stack.definition import Later, Tree, Unresolved, limits, requires
+from heat_config_stack.hot.versions import Version
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.language.report import Report, meant
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}

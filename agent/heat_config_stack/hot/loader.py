@@ -7,18 +7,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import capabilities, environment, parameters
-from heat_config_agent.hot.capability_choice import Choice
-from heat_config_agent.hot.compiler import Circumstances, definition
-from heat_config_agent.hot.registry import Circular, Registry, is_template
-from heat_config_agent.hot.source import Source
-from heat_config_agent.hot.template import Template
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.hot.versions import OTHERS
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Place
-from heat_config_agent.language.report import Report, ordered
-from heat_config_agent.stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
+from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
+from heat_config_stack.hot import capabilities, environment, parameters
+from heat_config_stack.hot.capability_choice import Choice
+from heat_config_stack.hot.compiler import Circumstances, definition
+from heat_config_stack.hot.registry import Circular, Registry, is_template
+from heat_config_stack.hot.source import Source
+from heat_config_stack.hot.template import Template
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.versions import OTHERS
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Place
+from heat_config_stack.language.report import Report, ordered
 
 
 def load(source: Json, identity: Identity) -> Definition:

@@ -8,13 +8,13 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.hot.values import UNKNOWN
-from heat_config_agent.hot.versions import Version
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.report import Report, meant
-from heat_config_agent.stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
 from heat_config_hooks import strict_json
+from heat_config_stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.values import UNKNOWN
+from heat_config_stack.hot.versions import Version
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.report import Report, meant
 
 TYPES = {
     "string": "string",

@@ -20,10 +20,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.hot.source import base_of
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.language.report import Report
-from heat_config_agent.stack.definition import MappedType
+from heat_config_stack.definition import MappedType
+from heat_config_stack.hot.source import base_of
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.language.report import Report
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
 RESTRICTED = ("update", "replace")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import capabilities, versions
-from heat_config_agent.hot.parameters import PSEUDO, schemas
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.hot.versions import Version
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.report import Report, meant
-from heat_config_agent.stack.definition import ParameterGroup, Schema
+from heat_config_stack.definition import ParameterGroup, Schema
+from heat_config_stack.hot import capabilities, versions
+from heat_config_stack.hot.parameters import PSEUDO, schemas
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.versions import Version
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.report import Report, meant
 
 _KEY = "heat_template_version"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from heat_config_agent.hot.functions import conditions, data, former, texts, yaql
-from heat_config_agent.hot.functions.base import Function
+from heat_config_stack.hot.functions import conditions, data, former, texts, yaql
+from heat_config_stack.hot.functions.base import Function
 
 ALIASES = {
     "newton": "2016-10-14",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.language.positions import Path, Place, dotted
 from heat_config_agent.model.errors import UsageError
+from heat_config_stack.language.positions import Path, Place, dotted
 
 OF_VALUE = "value"
 """The code of a mistake in a value: Heat finds it when a stack is created, and not when only a template is checked."""

@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Path, Place
-from heat_config_agent.language.text import Text
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Path, Place
+from heat_config_stack.language.text import Text
 
 _LONGEST_WORD = 100
 """Characters of a name that may be misspelt: to compare longer ones takes too long."""

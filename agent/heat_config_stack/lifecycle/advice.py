@@ -8,16 +8,17 @@ from dataclasses import replace
 from typing import Any
 
 import heat_config_hooks
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Path
-from heat_config_agent.stack import heat_types, type_schemas, validation
-from heat_config_agent.stack.definition import Definition, Interface, ResourceDefinition
-from heat_config_agent.stack.exception import EntityNotFound
-from heat_config_agent.stack.properties import Schema, schemata
-from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.support import DEPRECATED, HIDDEN, UNSUPPORTED, SupportStatus
-from heat_config_agent.stack.types import Types
+from heat_config_stack.definition import Definition, Interface, ResourceDefinition
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Path
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.records.exception import EntityNotFound
+from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
+from heat_config_stack.resource import heat_types, type_schemas
+from heat_config_stack.resource.properties import Schema, schemata
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.support import DEPRECATED, HIDDEN, UNSUPPORTED, SupportStatus
+from heat_config_stack.resource.types import Types
 
 ACTIONS = (CREATE, UPDATE, SUSPEND, RESUME, DELETE)
 """The actions for which a stack delivers a component."""

@@ -8,16 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import records
-from heat_config_agent.stack.live import Stack, World
-from heat_config_agent.stack.records import (
-    COMPLETE,
-    FAILED,
-    IN_PROGRESS,
-    ConfigRecord,
-    DeploymentRecord,
-)
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.records import records
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
 
 NO_SIGNAL = "NO_SIGNAL"
 STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")

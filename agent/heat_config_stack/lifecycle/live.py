@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
-from heat_config_agent.stack import definition as plain
-from heat_config_agent.stack.config_service import ConfigService
-from heat_config_agent.stack.definition import Definition, Environment, Identity, MappedType, Unresolved
-from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_agent.stack.exception import EntityNotFound
-from heat_config_agent.stack.records import (
+from heat_config_hooks import processes
+from heat_config_stack import definition as plain
+from heat_config_stack.definition import Definition, Environment, Identity, MappedType, Unresolved
+from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records.exception import EntityNotFound
+from heat_config_stack.records.records import (
     COMPLETE,
     CREATE,
     DELETE,
@@ -27,14 +27,14 @@ from heat_config_agent.stack.records import (
     ResourceRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import PLUGINS, Resource
-from heat_config_agent.stack.scheduler import Scheduler
-from heat_config_agent.stack.snippet import thaw
-from heat_config_agent.stack.store import Memory
-from heat_config_hooks import processes
+from heat_config_stack.records.store import Memory
+from heat_config_stack.resource.config_service import ConfigService
+from heat_config_stack.resource.resource import PLUGINS, Resource
+from heat_config_stack.resource.scheduler import Scheduler
+from heat_config_stack.resource.snippet import thaw
 
 if TYPE_CHECKING:
-    from heat_config_agent.stack.types import Types
+    from heat_config_stack.resource.types import Types
 
 
 class Servers(Protocol):
@@ -308,6 +308,20 @@ class Stack:
     def config_service(self) -> ConfigService:
         """Return the service that stores configs for the stack's resources."""
         return ConfigService(self.world.store, self.id)
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the stack and its resources, with the keys of Heat's API."""
+        record = self.record
+        return {
+            "name": record.name,
+            "id": record.id,
+            "action": record.action,
+            "status": record.status,
+            "resources": {name: resource.abandoned() for name, resource in self.resources.items()},
+            "project_id": record.project,
+            "stack_user_project_id": "",
+            "tags": [],
+        }
 
     def leave_unchanged(self, name: str) -> None:
         """Report that an update does not have to change a resource."""

@@ -23,12 +23,13 @@ from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.stack import deployments, kept_files
-from heat_config_agent.stack.live import World
-from heat_config_agent.stack.records import FAILED, IN_PROGRESS, DeploymentRecord
 from heat_config_agent.state import joint_flush, lock
 from heat_config_hooks import processes, protocol
 from heat_config_hooks.values import replace
+from heat_config_stack.lifecycle import deployments
+from heat_config_stack.lifecycle.live import World
+from heat_config_stack.records import kept_files
+from heat_config_stack.records.records import FAILED, IN_PROGRESS, DeploymentRecord
 
 LONGEST = 60.0
 """The longest wait in seconds if nothing is due."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from heat_config_agent.stack.scheduler import Scheduler
-from heat_config_agent.stack.store import Memory
+from heat_config_stack.records.store import Memory
+from heat_config_stack.resource.scheduler import Scheduler
 
 
 def carry_on(scheduler: Scheduler, store: Memory, wait: Callable[[float], None], seconds: float) -> None:

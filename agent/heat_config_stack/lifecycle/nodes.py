@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heat_config_agent.stack.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, INIT, RESUME, SUSPEND
+from heat_config_stack.records.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, INIT, RESUME, SUSPEND
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from heat_config_agent.language.positions import Json
-    from heat_config_agent.stack.definition import NodeDefinition
-    from heat_config_agent.stack.live import Stack
-    from heat_config_agent.stack.records import ResourceRecord
+    from heat_config_stack.definition import NodeDefinition
+    from heat_config_stack.language.positions import Json
+    from heat_config_stack.lifecycle.live import Stack
+    from heat_config_stack.records.records import ResourceRecord
 
 STATE = "state"
 """The data of a node's resource: the state that a workflow has set."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from heat_config_agent.stack import actions
-from heat_config_agent.stack.definition import Definition, Unresolved
-from heat_config_agent.stack.exception import HeatException, UpdateReplace
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.snippet import differ
+from heat_config_stack.definition import Definition, Unresolved
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.exception import HeatException, UpdateReplace
+from heat_config_stack.resource import actions
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import differ
 
 ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
 

@@ -12,11 +12,9 @@ import time
 from collections.abc import Generator, Hashable, Mapping
 from typing import TypeAlias
 
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, UsageError
-from heat_config_agent.stack import actions, deployments, nodes, records
-from heat_config_agent.stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
-from heat_config_agent.stack.definition.procedures import (
+from heat_config_stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
+from heat_config_stack.definition.procedures import (
     DEPLOY,
     UNDEPLOY,
     Delivery,
@@ -26,9 +24,13 @@ from heat_config_agent.stack.definition.procedures import (
     Step,
     Steps,
 )
-from heat_config_agent.stack.exception import ResourceFailure
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS, ProcedureRecord, ResourceRecord
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments, nodes
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import records
+from heat_config_stack.records.exception import ResourceFailure
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ProcedureRecord, ResourceRecord
+from heat_config_stack.resource import actions
 
 Carrying: TypeAlias = Generator[Hashable | None, None, str]
 """A task that returns why something has failed; nothing where it has not."""

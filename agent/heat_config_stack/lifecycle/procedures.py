@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack import procedure, records
-from heat_config_agent.stack.definition.procedures import UNDEPLOY
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, ProcedureRecord
+from heat_config_stack.definition.procedures import UNDEPLOY
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import procedure
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import records
+from heat_config_stack.records.records import COMPLETE, DELETE, FAILED, IN_PROGRESS, ProcedureRecord
 
 
 class Procedures:

@@ -7,16 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
-from heat_config_agent.stack import exception, preview, procedure, records, traversal, validation
-from heat_config_agent.stack.definition import Definition, Identity, Loader
-from heat_config_agent.stack.endpoint import Endpoint
-from heat_config_agent.stack.live import Servers, Stack, World
-from heat_config_agent.stack.meanwhile import carry_on
-from heat_config_agent.stack.procedures import Procedures
-from heat_config_agent.stack.records import (
+from heat_config_hooks import processes
+from heat_config_stack.definition import Definition, Identity, Loader
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import preview, procedure, traversal, validation
+from heat_config_stack.lifecycle.endpoint import Endpoint
+from heat_config_stack.lifecycle.live import Servers, Stack, World
+from heat_config_stack.lifecycle.meanwhile import carry_on
+from heat_config_stack.lifecycle.procedures import Procedures
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import (
     COMPLETE,
     CREATE,
     DELETE,
@@ -27,12 +29,10 @@ from heat_config_agent.stack.records import (
     ProcedureRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import NoActionRequired, Resource
-from heat_config_agent.stack.resources.wait_conditions import HANDLES
-from heat_config_agent.stack.scheduler import Scheduler
-from heat_config_agent.stack.store import Store
-from heat_config_agent.stack.types import Types
-from heat_config_hooks import processes
+from heat_config_stack.records.store import Store
+from heat_config_stack.resource.resource import NoActionRequired, Resource
+from heat_config_stack.resource.scheduler import Scheduler
+from heat_config_stack.resource.types import HANDLES, Types
 
 CATCHING_UP = 5.0
 """Seconds in which scripts may deliver signals that nothing accepted while no process worked on the stack."""

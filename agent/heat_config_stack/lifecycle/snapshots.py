@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import AgentError, UsageError, blame
-from heat_config_agent.stack import actions, records, traversal, validation
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import (
+from heat_config_stack.definition import Definition
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import traversal, validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.session import Session, definition_of
+from heat_config_stack.records import records
+from heat_config_stack.records.records import (
     COMPLETE,
     CREATE,
     DELETE,
@@ -26,12 +28,11 @@ from heat_config_agent.stack.records import (
     SnapshotRecord,
     StackRecord,
 )
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources.nested import abandoned
-from heat_config_agent.stack.scheduler import Task
-from heat_config_agent.stack.session import Session, definition_of
-from heat_config_agent.stack.snippet import Snippet
-from heat_config_agent.stack.store import Memory
+from heat_config_stack.records.store import Memory
+from heat_config_stack.resource import actions
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.scheduler import Task
+from heat_config_stack.resource.snippet import Snippet
 
 
 def find(store: Memory, name: str) -> SnapshotRecord:
@@ -94,7 +95,7 @@ class ArchivingSession(Session):
             return
         for each in self.store.snapshots.values():
             if (each.action, each.status) == (CREATE, IN_PROGRESS):
-                each.data, each.status, each.reason = abandoned(root), root.record.status, root.record.reason
+                each.data, each.status, each.reason = root.abandoned(), root.record.status, root.record.reason
                 self.store.put(each)
 
     def restore(self, name: str) -> Stack:
@@ -218,7 +219,7 @@ class ArchivingSession(Session):
     def abandoned(self) -> dict[str, Json]:
         """Return the state of the stack, for another program that adopts it. Raises AgentError."""
         self._check_usable()
-        return abandoned(self._there())
+        return self._there().abandoned()
 
     def abandon(self) -> None:
         """Forget the stack, and leave everything that it created as it is."""

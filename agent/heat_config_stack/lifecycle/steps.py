@@ -13,11 +13,12 @@ from graphlib import TopologicalSorter
 from typing import NamedTuple
 
 from heat_config_agent.model.errors import AgentError, shortage
-from heat_config_agent.stack import actions, records
-from heat_config_agent.stack.exception import ResourceFailure
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
-from heat_config_agent.stack.scheduler import Task
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import records
+from heat_config_stack.records.exception import ResourceFailure
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS
+from heat_config_stack.resource import actions
+from heat_config_stack.resource.scheduler import Task
 
 
 class Node(NamedTuple):

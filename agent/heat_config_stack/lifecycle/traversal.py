@@ -10,18 +10,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack import actions, procedure, records, spans
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.definition.procedures import DEPLOY
-from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
-from heat_config_agent.stack.records import ResourceRecord as Record
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.rolling import Rolling
-from heat_config_agent.stack.scheduler import Task
-from heat_config_agent.stack.steps import Node, Traversal
+from heat_config_stack.definition import Definition
+from heat_config_stack.definition.procedures import DEPLOY
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.lifecycle import procedure
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.steps import Node, Traversal
+from heat_config_stack.records import records, spans
+from heat_config_stack.records.exception import UpdateReplace
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
+from heat_config_stack.records.records import ResourceRecord as Record
+from heat_config_stack.resource import actions
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.rolling import Rolling
+from heat_config_stack.resource.scheduler import Task
 
 TURNS: dict[str, Callable[[Resource], actions.Acting]] = {
     records.SUSPEND: actions.suspend,

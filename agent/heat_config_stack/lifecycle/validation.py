@@ -7,11 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from heat_config_agent.language.mistakes import OF_VALUE, Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path, Place
 from heat_config_agent.model.errors import UsageError, blame
-from heat_config_agent.stack import heat_types
-from heat_config_agent.stack.definition import (
+from heat_config_stack.definition import (
     Definition,
     Identity,
     Interface,
@@ -21,14 +18,17 @@ from heat_config_agent.stack.definition import (
     limits,
     requires,
 )
-from heat_config_agent.stack.definition import Schema as ParameterSchema
-from heat_config_agent.stack.exception import EntityNotFound, StackValidationFailed
-from heat_config_agent.stack.live import Stack, World, section_of
-from heat_config_agent.stack.properties import Schema, Wrong, of_parameter
-from heat_config_agent.stack.records import DeploymentRecord, StackRecord
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.store import Memory
-from heat_config_agent.stack.types import Types
+from heat_config_stack.definition import Schema as ParameterSchema
+from heat_config_stack.language.mistakes import OF_VALUE, Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.lifecycle.live import Stack, World, section_of
+from heat_config_stack.records.exception import EntityNotFound, StackValidationFailed
+from heat_config_stack.records.records import DeploymentRecord, StackRecord
+from heat_config_stack.records.store import Memory
+from heat_config_stack.resource import heat_types
+from heat_config_stack.resource.properties import Schema, Wrong, of_parameter
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.types import Types
 
 DEPTH = 5
 """The maximum depth of nested stacks, not counting the outermost."""

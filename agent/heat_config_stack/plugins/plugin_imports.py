@@ -23,8 +23,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from heat_config_agent.stack.facade import PACKAGES, absent, heat, module, stands_for
-from heat_config_agent.stack.resource import PLUGINS
+from heat_config_stack.plugins.facade import PACKAGES, absent, heat, module, stands_for
+from heat_config_stack.resource.resource import PLUGINS
 
 RESOURCES = "heat.engine.resources"
 """The package of Heat's own resources."""

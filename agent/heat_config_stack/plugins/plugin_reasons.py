@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from heat_config_agent.model.errors import blame
-from heat_config_agent.stack.facade import PACKAGES, stands_for
-from heat_config_agent.stack.plugin_imports import RESOURCES
+from heat_config_stack.plugins.facade import PACKAGES, stands_for
+from heat_config_stack.plugins.plugin_imports import RESOURCES
 
 _CLIENTS = frozenset(
     f"{service}client"

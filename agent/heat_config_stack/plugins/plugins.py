@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from heat_config_agent.model.errors import blame
-from heat_config_agent.stack import plugin_imports
-from heat_config_agent.stack.constraints import BaseCustomConstraint
-from heat_config_agent.stack.definition import custom_constraints
-from heat_config_agent.stack.resource import PLUGINS, Resource
+from heat_config_stack.definition import custom_constraints
+from heat_config_stack.plugins import plugin_imports
+from heat_config_stack.resource.constraints import BaseCustomConstraint
+from heat_config_stack.resource.resource import PLUGINS, Resource
 
 TESTS = "tests"
 
@@ -71,7 +71,7 @@ def load(directories: Iterable[Path]) -> Plugins:
             except plugin_imports.UnsafeError as error:
                 plugins.disabled.append(str(error))
             except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
-                from heat_config_agent.stack.plugin_reasons import reason  # noqa: PLC0415  # most plug-ins work
+                from heat_config_stack.plugins.plugin_reasons import reason  # noqa: PLC0415  # most plug-ins work
 
                 plugins.disabled.append(f"{path} is not used: {reason(error, path, directory)}")
             else:
@@ -132,7 +132,7 @@ def _is_done_here(name: str, class_: type[Resource]) -> bool:
     Then our own class is used, and for the types that work together with it. A plug-in that derives from Heat's class,
     for a type of its own, uses that.
     """
-    from heat_config_agent.stack.resources import TYPES  # noqa: PLC0415  # only for plug-ins
+    from heat_config_stack.resource_types import TYPES  # noqa: PLC0415  # only for plug-ins
 
     needy = (each.__module__ in plugin_imports.OF_ENGINE for each in class_.__mro__)
     if name in PARTNERS and _is_heats(class_):

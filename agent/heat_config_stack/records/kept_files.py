@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.stack.definition import OPERATION
-from heat_config_agent.stack.records import ConfigRecord, ResourceRecord, StackRecord
 from heat_config_hooks import files
+from heat_config_stack.definition import OPERATION
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records.records import ConfigRecord, ResourceRecord, StackRecord
 
 VARIABLE = "HEAT_STACK_FILES"
 """The variable of a run with the folder."""

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heat_config_agent.model.errors import StateError, UsageError
-from heat_config_agent.stack.records import StackRecord
-from heat_config_agent.stack.store import FILE, Store
+from heat_config_stack.records.records import StackRecord
+from heat_config_stack.records.store import FILE, Store
 
 FOLDER = "stacks"
 _NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}")

@@ -18,12 +18,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import LockedError, StateError
-from heat_config_agent.stack import lines
-from heat_config_agent.stack.kept_files import KeptFiles
-from heat_config_agent.stack.lines import Damage, Line
-from heat_config_agent.stack.records import (
+from heat_config_agent.state import record_file
+from heat_config_agent.state.record_file import RecordFile
+from heat_config_hooks import files
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import lines
+from heat_config_stack.records.kept_files import KeptFiles
+from heat_config_stack.records.lines import Damage, Line
+from heat_config_stack.records.records import (
     IN_PROGRESS,
     ConfigRecord,
     DeploymentRecord,
@@ -35,9 +38,6 @@ from heat_config_agent.stack.records import (
     from_json,
     to_json,
 )
-from heat_config_agent.state import record_file
-from heat_config_agent.state.record_file import RecordFile
-from heat_config_hooks import files
 
 FILE = "stack"
 LOCK = "stack.lock"

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.language.positions import Json, dotted
 from heat_config_agent.model.errors import StateError, blame
-from heat_config_agent.stack import exception, records
-from heat_config_agent.stack.definition import Unresolved
-from heat_config_agent.stack.exception import ResourceFailure, UpdateReplace
-from heat_config_agent.stack.properties import Properties
-from heat_config_agent.stack.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE
-from heat_config_agent.stack.resource import PLUGINS, PollDelay, Resource, wrong_properties
-from heat_config_agent.stack.scheduler import Pause
-from heat_config_agent.stack.snippet import Difference, Snippet, differ, thaw
+from heat_config_stack.definition import Unresolved
+from heat_config_stack.language.positions import Json, dotted
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.exception import ResourceFailure, UpdateReplace
+from heat_config_stack.records.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE
+from heat_config_stack.resource.properties import Properties
+from heat_config_stack.resource.resource import PLUGINS, PollDelay, Resource, wrong_properties
+from heat_config_stack.resource.scheduler import Pause
+from heat_config_stack.resource.snippet import Difference, Snippet, differ, thaw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.stack.support import SupportStatus
+from heat_config_stack.resource.support import SupportStatus
 
 
 class Schema:

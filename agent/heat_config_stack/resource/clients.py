@@ -6,10 +6,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.config_service import ConfigService
-from heat_config_agent.stack.host import Host
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.resource.config_service import ConfigService
+from heat_config_stack.resource.host import Host
 
 
 class ExceptionFilter:

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import definition, exception, records
-from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.properties import Properties, Schema, of_parameter
-from heat_config_agent.stack.records import ConfigRecord
-from heat_config_agent.stack.store import Memory
+from heat_config_stack import definition
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import ConfigRecord
+from heat_config_stack.records.store import Memory
+from heat_config_stack.resource.constraints import AllowedValues
+from heat_config_stack.resource.properties import Properties, Schema, of_parameter
 
 DEFAULTS = {
     "String": of_parameter(definition.Schema("default", "string")),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from heat_config_agent.stack.definition import constraints as meaning
-from heat_config_agent.stack.exception import EntityNotFound
+from heat_config_stack.definition import constraints as meaning
+from heat_config_stack.records.exception import EntityNotFound
 
 
 class Constraint:

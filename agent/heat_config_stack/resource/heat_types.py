@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.language.positions import Path as Keys
-from heat_config_agent.stack import attributes, constraints
-from heat_config_agent.stack.definition import Later, Tree
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.support import SUPPORTED, SupportStatus
+from heat_config_stack.definition import Later, Tree
+from heat_config_stack.language.positions import Path as Keys
+from heat_config_stack.resource import attributes, constraints
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource.support import SUPPORTED, SupportStatus
 
 FILE = Path(__file__).with_name("heat-types.json")
 EXPIRATION = "expiration"

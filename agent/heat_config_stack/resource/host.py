@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.stack import definition
-from heat_config_agent.stack.config_service import ConfigService
-from heat_config_agent.stack.definition import Definition, Environment
-from heat_config_agent.stack.records import ResourceRecord, StackRecord
+from heat_config_stack import definition
+from heat_config_stack.definition import Definition, Environment
+from heat_config_stack.records.records import ResourceRecord, StackRecord
+from heat_config_stack.resource.config_service import ConfigService
 
 
 class Host(Protocol):

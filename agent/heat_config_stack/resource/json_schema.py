@@ -9,10 +9,10 @@ from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_agent.stack import heat_types, properties, type_schemas
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.support import HIDDEN, SUPPORTED
-from heat_config_agent.stack.types import Types
+from heat_config_stack.resource import heat_types, properties, type_schemas
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.support import HIDDEN, SUPPORTED
+from heat_config_stack.resource.types import Types
 
 JsonSchema = dict[str, Any]
 

@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path, dotted
-from heat_config_agent.stack import constraints as limits
-from heat_config_agent.stack import definition
-from heat_config_agent.stack.definition import Later, Tree, Unresolved, requires
-from heat_config_agent.stack.definition import limits as bounds
-from heat_config_agent.stack.support import SupportStatus
-from heat_config_agent.stack.translation import TranslationRule, extends, removed, translated
-from heat_config_agent.stack.unknown_values import Unknown
+from heat_config_stack import definition
+from heat_config_stack.definition import Later, Tree, Unresolved, requires
+from heat_config_stack.definition import limits as bounds
+from heat_config_stack.language.positions import Json, Path, dotted
+from heat_config_stack.resource import constraints as limits
+from heat_config_stack.resource.support import SupportStatus
+from heat_config_stack.resource.translation import TranslationRule, extends, removed, translated
+from heat_config_stack.resource.unknown_values import Unknown
 
 
 class Schema:

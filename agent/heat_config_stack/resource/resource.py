@@ -12,18 +12,20 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, definition, exception, transfer
-from heat_config_agent.stack.clients import ClientUser
-from heat_config_agent.stack.definition import Later, ResourceDefinition, Tree, Unresolved
-from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.host import Host
-from heat_config_agent.stack.properties import Properties, Schema, Wrong, schemata
-from heat_config_agent.stack.records import ResourceRecord
-from heat_config_agent.stack.snippet import Snippet, freeze
-from heat_config_agent.stack.support import SupportStatus
-from heat_config_agent.stack.translation import TranslationRule
-from heat_config_agent.stack.unknown_values import as_far_as_known
+from heat_config_stack import definition
+from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.records.exception import UpdateReplace
+from heat_config_stack.records.records import ResourceRecord
+from heat_config_stack.resource import attributes, transfer
+from heat_config_stack.resource.clients import ClientUser
+from heat_config_stack.resource.host import Host
+from heat_config_stack.resource.properties import Properties, Schema, Wrong, schemata
+from heat_config_stack.resource.snippet import Snippet, freeze
+from heat_config_stack.resource.support import SupportStatus
+from heat_config_stack.resource.translation import TranslationRule
+from heat_config_stack.resource.unknown_values import as_far_as_known
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 

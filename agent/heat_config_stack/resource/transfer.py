@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
 
 
 class Transferable(Protocol):

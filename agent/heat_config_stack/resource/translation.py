@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.stack.definition import Later
+from heat_config_stack.definition import Later
 
 
 class TranslationRule:

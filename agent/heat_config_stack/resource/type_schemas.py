@@ -5,12 +5,12 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, constraints, heat_types
-from heat_config_agent.stack.properties import Schema, schemata
-from heat_config_agent.stack.resource import PLUGINS, Resource
-from heat_config_agent.stack.support import HIDDEN, SupportStatus
-from heat_config_agent.stack.types import Types
+from heat_config_stack.language.positions import Json
+from heat_config_stack.resource import attributes, constraints, heat_types
+from heat_config_stack.resource.properties import Schema, schemata
+from heat_config_stack.resource.resource import PLUGINS, Resource
+from heat_config_stack.resource.support import HIDDEN, SupportStatus
+from heat_config_stack.resource.types import Types
 
 CARRIED_OUT, PLACEHOLDER, NOTHING, PLUGIN = "carried out", "placeholder", "nothing", "plug-in"
 """What this machine does with a resource of a type."""

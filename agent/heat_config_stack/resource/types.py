@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from heat_config_agent.stack.definition import Environment, MappedType, ResourceDefinition
-from heat_config_agent.stack.exception import EntityNotFound
+from heat_config_stack.definition import Environment, MappedType, ResourceDefinition
+from heat_config_stack.records.exception import EntityNotFound
 
 if TYPE_CHECKING:
-    from heat_config_agent.stack.resource import Resource
+    from heat_config_stack.resource.resource import Resource
+
+HANDLES = {
+    "AWS::CloudFormation::WaitConditionHandle",
+    "OS::Heat::SwiftSignalHandle",
+    "OS::Heat::UpdateWaitConditionHandle",
+    "OS::Heat::WaitConditionHandle",
+}
+"""The types of the handles of wait conditions, which scripts signal."""
 
 
 class Types:

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.stack.definition import HOST, NODE, OPERATION
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources.configs import CloudConfig, SoftwareComponent, SoftwareConfig, StructuredConfig
-from heat_config_agent.stack.resources.deployment import SoftwareDeployment, StructuredDeployment
-from heat_config_agent.stack.resources.groups import (
+from heat_config_stack.definition import HOST, NODE, OPERATION
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.configs import CloudConfig, SoftwareComponent, SoftwareConfig, StructuredConfig
+from heat_config_stack.resource_types.deployment import SoftwareDeployment, StructuredDeployment
+from heat_config_stack.resource_types.groups import (
     ResourceChain,
     ResourceGroup,
     SoftwareDeploymentGroup,
     StructuredDeploymentGroup,
 )
-from heat_config_agent.stack.resources.instance_groups import (
+from heat_config_stack.resource_types.instance_groups import (
     CfnAutoScalingGroup,
     CfnScalingPolicy,
     InstanceGroup,
     LaunchConfiguration,
 )
-from heat_config_agent.stack.resources.multipart import MultipartMime
-from heat_config_agent.stack.resources.nested import TemplateResource
-from heat_config_agent.stack.resources.operations import Operation
-from heat_config_agent.stack.resources.scaling import AutoScalingGroup, ScalingPolicy
-from heat_config_agent.stack.resources.servers import DeployedServer, Placeholder, former_placeholder, placeholder
-from heat_config_agent.stack.resources.service_nodes import ServiceHost, ServiceNode
-from heat_config_agent.stack.resources.signal_urls import (
+from heat_config_stack.resource_types.multipart import MultipartMime
+from heat_config_stack.resource_types.nested import TemplateResource
+from heat_config_stack.resource_types.operations import Operation
+from heat_config_stack.resource_types.scaling import AutoScalingGroup, ScalingPolicy
+from heat_config_stack.resource_types.servers import DeployedServer, Placeholder, former_placeholder, placeholder
+from heat_config_stack.resource_types.service_nodes import ServiceHost, ServiceNode
+from heat_config_stack.resource_types.signal_urls import (
     AccessPolicy,
     CfnWaitCondition,
     CfnWaitConditionHandle,
@@ -34,11 +35,10 @@ from heat_config_agent.stack.resources.signal_urls import (
     SwiftSignalHandle,
     UpdateWaitConditionHandle,
 )
-from heat_config_agent.stack.resources.stacks import CfnStack, HeatStack
-from heat_config_agent.stack.resources.unusable import Unusable
-from heat_config_agent.stack.resources.values import Delay, Nothing, RandomString, TestResource, Value
-from heat_config_agent.stack.resources.wait_conditions import WaitCondition, WaitConditionHandle
-from heat_config_agent.stack.types import Types
+from heat_config_stack.resource_types.stacks import CfnStack, HeatStack
+from heat_config_stack.resource_types.unusable import Unusable
+from heat_config_stack.resource_types.values import Delay, Nothing, RandomString, TestResource, Value
+from heat_config_stack.resource_types.wait_conditions import WaitCondition, WaitConditionHandle
 
 TYPES: dict[str, type[Resource]] = {
     "AWS::AutoScaling::AutoScalingGroup": CfnAutoScalingGroup,

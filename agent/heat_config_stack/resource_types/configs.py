@@ -7,14 +7,14 @@ from typing import Any, ClassVar
 
 import yaml
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.config_service import INPUT, OUTPUT, new_config
-from heat_config_agent.stack.constraints import Length
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.resource import Resource
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.config_service import INPUT, OUTPUT, new_config
+from heat_config_stack.resource.constraints import Length
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource.resource import Resource
 
 _SHARED = {
     "options": Schema(Schema.MAP, "Options of the tool."),

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import deployments, exception, records
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.config_service import new_config
-from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import COMPLETE, FAILED, ConfigRecord, DeploymentRecord
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import COMPLETE, FAILED, ConfigRecord, DeploymentRecord
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.config_service import new_config
+from heat_config_stack.resource.constraints import AllowedValues
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
 
 ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME")
 TRANSPORTS = ("CFN_SIGNAL", "TEMP_URL_SIGNAL", "HEAT_SIGNAL", "NO_SIGNAL", "ZAQAR_SIGNAL")

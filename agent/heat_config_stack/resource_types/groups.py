@@ -6,17 +6,18 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, exception
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, Length, Range
-from heat_config_agent.stack.definition import Later, ResourceDefinition, limits
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import CREATE, ResourceRecord
-from heat_config_agent.stack.resources.deployment import SHARED, STRUCTURED
-from heat_config_agent.stack.resources.members import Group
-from heat_config_agent.stack.resources.nested import MEMBER
+from heat_config_stack.definition import Later, ResourceDefinition, limits
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception
+from heat_config_stack.records.records import CREATE, ResourceRecord
+from heat_config_stack.resource import attributes
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import AllowedValues, Length, Range
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource_types.deployment import SHARED, STRUCTURED
+from heat_config_stack.resource_types.members import Group
+from heat_config_stack.resource_types.nested import MEMBER
 
 _BATCH = {
     "max_batch_size": Schema(Schema.INTEGER, "Members per batch.", default=1, constraints=[Range(1)]),

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, rolling
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
-from heat_config_agent.stack.definition import Later, ResourceDefinition, requires
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import CREATE
-from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, PERCENT, AutoScalingGroup, ScalingPolicy
-from heat_config_agent.stack.resources.servers import Named
-from heat_config_agent.stack.snippet import policy
+from heat_config_stack.definition import Later, ResourceDefinition, requires
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.records.records import CREATE
+from heat_config_stack.resource import rolling
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Range
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.snippet import policy
+from heat_config_stack.resource_types.scaling import CHANGE, EXACT, PERCENT, AutoScalingGroup, ScalingPolicy
+from heat_config_stack.resource_types.servers import Named
 
 SCALED, INSTANCE = "OS::Heat::ScaledResource", "AWS::EC2::Instance"
 """The type of the members if an environment maps it to something, and their type if none does."""

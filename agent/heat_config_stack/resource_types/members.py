@@ -6,15 +6,16 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack import attributes, exception, rolling
-from heat_config_agent.stack.definition import Definition, Identity, ResourceDefinition, limits
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties
-from heat_config_agent.stack.records import CREATE, FAILED, ResourceRecord
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources.nested import MEMBER, StackResource
-from heat_config_agent.stack.snippet import Snippet, policy
+from heat_config_stack.definition import Definition, Identity, ResourceDefinition, limits
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception
+from heat_config_stack.records.records import CREATE, FAILED, ResourceRecord
+from heat_config_stack.resource import attributes, rolling
+from heat_config_stack.resource.properties import Properties
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet, policy
+from heat_config_stack.resource_types.nested import MEMBER, StackResource
 
 ROLLING = "rolling"
 """The key of the stored batches."""

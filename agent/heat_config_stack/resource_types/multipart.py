@@ -10,11 +10,11 @@ from email.mime.text import MIMEText
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.resources.configs import _GROUP, Config
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.resource.constraints import AllowedValues
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource_types.configs import _GROUP, Config
 
 TEXT, MULTIPART = "text", "multipart"
 

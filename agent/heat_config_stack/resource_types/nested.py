@@ -5,32 +5,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, exception, properties, records, steps, traversal, validation
-from heat_config_agent.stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.rolling import Rolling
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import steps, traversal, validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
+from heat_config_stack.resource import attributes, properties
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.rolling import Rolling
+from heat_config_stack.resource.snippet import Snippet
 
 MEMBER = "resource."
 """The prefix of an attribute that belongs to a resource of the child: `resource.NAME.ATTRIBUTE`."""
-
-
-def abandoned(stack: Stack) -> dict[str, Json]:
-    """Return the state of a stack and its resources, with the keys of Heat's API."""
-    record = stack.record
-    return {
-        "name": record.name,
-        "id": record.id,
-        "action": record.action,
-        "status": record.status,
-        "resources": {name: each.abandoned() for name, each in stack.resources.items()},
-        "project_id": record.project,
-        "stack_user_project_id": "",
-        "tags": [],
-    }
 
 
 class StackResource(Resource):
@@ -122,7 +109,7 @@ class StackResource(Resource):
     def abandoned(self) -> dict[str, Json]:
         """Return the state of the child with its resources."""
         child = self.child
-        return {**abandoned(child), "resource_data": self.data()} if child is not None else {}
+        return {**child.abandoned(), "resource_data": self.data()} if child is not None else {}
 
     def handle_update(
         self,

@@ -11,17 +11,18 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import deployments, exception, kept_files, nodes
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.config_service import new_config
-from heat_config_agent.stack.constraints import AllowedValues
-from heat_config_agent.stack.definition import ROOT, Unresolved, resolve
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import ConfigRecord
-from heat_config_agent.stack.resources.deployment import SoftwareDeployment
-from heat_config_agent.stack.snippet import Snippet, thaw
+from heat_config_stack.definition import ROOT, Unresolved, resolve
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments, nodes
+from heat_config_stack.records import exception, kept_files
+from heat_config_stack.records.records import ConfigRecord
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.config_service import new_config
+from heat_config_stack.resource.constraints import AllowedValues
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.snippet import Snippet, thaw
+from heat_config_stack.resource_types.deployment import SoftwareDeployment
 
 MAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "create": (("CREATE", "UPDATE"), ("DELETE",)),

@@ -11,18 +11,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, records, rolling, traversal
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, Range
-from heat_config_agent.stack.definition import Identity, Later, ResourceDefinition, limits
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.records import COMPLETE, CREATE, FAILED, IN_PROGRESS
-from heat_config_agent.stack.resource import NoActionRequired, Resource
-from heat_config_agent.stack.resources.members import Group
-from heat_config_agent.stack.resources.nested import MEMBER
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.definition import Identity, Later, ResourceDefinition, limits
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import traversal
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import COMPLETE, CREATE, FAILED, IN_PROGRESS
+from heat_config_stack.resource import rolling
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import AllowedValues, Range
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.resource import NoActionRequired, Resource
+from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource_types.members import Group
+from heat_config_stack.resource_types.nested import MEMBER
 
 EXACT, CHANGE, PERCENT = "exact_capacity", "change_in_capacity", "percent_change_in_capacity"
 

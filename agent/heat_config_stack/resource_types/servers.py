@@ -7,17 +7,18 @@ import re
 from collections.abc import Callable, Mapping
 from typing import ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import deployments, exception, records
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Length
-from heat_config_agent.stack.definition import Tree
-from heat_config_agent.stack.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties, Schema, Wrong
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Length
+from heat_config_stack.resource.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
+from heat_config_stack.resource.properties import Properties, Schema, Wrong
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
 
 HERE = "127.0.0.1"
 """The address of every server."""

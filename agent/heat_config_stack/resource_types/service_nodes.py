@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import nodes
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.attributes import select_from_attribute
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.resources.servers import NothingBehind
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import nodes
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource_types.servers import NothingBehind
 
 
 class ServiceNode(NothingBehind):

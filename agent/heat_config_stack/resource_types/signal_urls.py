@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import Range
-from heat_config_agent.stack.exception import UpdateReplace
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources.wait_conditions import WaitCondition, WaitConditionHandle
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.records.exception import UpdateReplace
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import Range
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource_types.wait_conditions import WaitCondition, WaitConditionHandle
 
 
 class UrlHandle(WaitConditionHandle):

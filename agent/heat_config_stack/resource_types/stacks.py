@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import attributes, exception
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.definition import Definition, Identity, Later, Unresolved, requires
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.resources.nested import StackResource
+from heat_config_stack.definition import Definition, Identity, Later, Unresolved, requires
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.resource import attributes
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource_types.nested import StackResource
 
 OUTPUTS = "Outputs."
 

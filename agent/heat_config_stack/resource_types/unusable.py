@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.resource import Resource
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.resource.resource import Resource
 
 
 class Unusable(Resource):

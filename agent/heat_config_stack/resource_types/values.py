@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, records
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, CustomConstraint, Range
-from heat_config_agent.stack.definition import Later, Unresolved
-from heat_config_agent.stack.properties import Properties, Schema
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.snippet import Snippet
-from heat_config_agent.stack.support import HIDDEN, SupportStatus
-from heat_config_agent.stack.translation import TranslationRule
+from heat_config_stack.definition import Later, Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception, records
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Range
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource.support import HIDDEN, SupportStatus
+from heat_config_stack.resource.translation import TranslationRule
 
 _TYPES = {
     "string": Schema.STRING,

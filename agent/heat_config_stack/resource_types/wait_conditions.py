@@ -7,15 +7,15 @@ import secrets
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, records, spans
-from heat_config_agent.stack.attributes import Schema as Attribute
-from heat_config_agent.stack.constraints import AllowedValues, Range
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Schema
-from heat_config_agent.stack.records import CHECK, COMPLETE, CREATE, IN_PROGRESS, INIT, RESUME, UPDATE
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records, spans
+from heat_config_stack.records.records import CHECK, COMPLETE, CREATE, IN_PROGRESS, INIT, RESUME, UPDATE
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.constraints import AllowedValues, Range
+from heat_config_stack.resource.properties import Schema
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
 
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 SIGNALS = "signals"
@@ -201,11 +201,3 @@ _AT_WORK = {
     (CHECK, COMPLETE),
 }
 """The states in which a condition finds its handle, as in Heat: not while it is suspended, and not if it failed."""
-
-HANDLES = {
-    "AWS::CloudFormation::WaitConditionHandle",
-    "OS::Heat::SwiftSignalHandle",
-    "OS::Heat::UpdateWaitConditionHandle",
-    "OS::Heat::WaitConditionHandle",
-}
-"""The types of handles."""

@@ -20,10 +20,11 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from heat_config_agent.cli import state_options, template_options
+from heat_config_agent.cli import state_options
 from heat_config_agent.cli.command_line import seconds
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.cli.stack import archives, drawing, nodes, operations, queries, type_queries, workflows
+from heat_config_stack.cli import template_options
+from heat_config_stack.cli.stack import archives, drawing, nodes, operations, queries, type_queries, workflows
 
 _EXIT_CODES = """\
 exit codes:

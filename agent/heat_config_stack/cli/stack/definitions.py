@@ -8,21 +8,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from heat_config_agent.cli import template_options as named
-from heat_config_agent.cli.languages import TOSCA, language_of
-from heat_config_agent.cli.stack import signatures
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import exchange, loader, reader
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json
-from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack import validation
-from heat_config_agent.stack.definition import Definition, Identity
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import new_id
-from heat_config_agent.stack.types import Types
+from heat_config_stack.cli import template_options as named
+from heat_config_stack.cli.languages import TOSCA, language_of
+from heat_config_stack.cli.stack import signatures
+from heat_config_stack.definition import Definition, Identity
+from heat_config_stack.hot import exchange, loader, reader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import ordered
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import new_id
+from heat_config_stack.resource.types import Types
 
 
 def source(
@@ -79,7 +79,7 @@ def new(options: argparse.Namespace, name: str, types: Types) -> Definition:
     """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
     identity = Identity(name, new_id())
     if language_of(named.template(options)) == TOSCA:
-        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         return services.new(options, identity)
     return _defined(*_said(options), identity, types)
@@ -111,7 +111,7 @@ def changed(options: argparse.Namespace, stack: Stack) -> Definition:
     # After the rollback of a create, only the definition that failed is left.
     former = stack.record.source or stack.record.source_before
     if _is_service(options, former):
-        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         if options.existing and isinstance(former, dict) and former.get("language") == TOSCA:
             return services.changed(options, former, stack.identity)
@@ -131,7 +131,7 @@ def _refuse_unsigned(subject: str) -> None:
 def default_name(template: str) -> str:
     """Return the name of the stack of a template: the name of the file, or the one that an archive has."""
     if language_of(template) == TOSCA:
-        from heat_config_agent.tosca.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.tosca.compilation.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
 
         return of_service(template)
     return Path(template).name.partition(".")[0]

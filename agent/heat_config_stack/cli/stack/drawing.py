@@ -6,19 +6,20 @@ import argparse
 import json
 from collections.abc import Mapping, Sequence
 
-from heat_config_agent.cli import state_options, template_options, terminal
-from heat_config_agent.cli.languages import TOSCA, language_of
-from heat_config_agent.cli.stack import definitions, layout, sessions, timeline
-from heat_config_agent.cli.stack.graph import Node
-from heat_config_agent.cli.stack.operations import with_mistakes
-from heat_config_agent.cli.stack.timeline import Span
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot import loader
-from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.definition import Definition, Identity
 from heat_config_agent.state import journal
+from heat_config_stack.cli import template_options
+from heat_config_stack.cli.languages import TOSCA, language_of
+from heat_config_stack.cli.stack import definitions, layout, sessions, timeline
+from heat_config_stack.cli.stack.graph import Node
+from heat_config_stack.cli.stack.operations import with_mistakes
+from heat_config_stack.cli.stack.timeline import Span
+from heat_config_stack.definition import Definition, Identity
+from heat_config_stack.hot import loader
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.records import listing
 
 _BAR = 40
 """Width of the whole timeline in characters."""
@@ -53,7 +54,7 @@ def graph(options: argparse.Namespace) -> int:
 def _defined(options: argparse.Namespace) -> Definition:
     """Return the definition of a template; parameters may have no values. Raises `Invalid`."""
     if language_of(options.template) == TOSCA:
-        from heat_config_agent.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         return services.outline(options, Identity("stack", ""))
     source = definitions.source(options.template, options.environment, template_options.parameters(options))
@@ -131,13 +132,13 @@ def _bars(spans: Sequence[Span]) -> str:
 
 
 def _svg(nodes: Sequence[Node]) -> str:
-    from heat_config_agent.cli.stack import svg  # noqa: PLC0415  # its library for XML is slow to load
+    from heat_config_stack.cli.stack import svg  # noqa: PLC0415  # its library for XML is slow to load
 
     return svg.graph(layers(nodes))
 
 
 def _svg_timeline(spans: Sequence[Span]) -> str:
-    from heat_config_agent.cli.stack import svg  # noqa: PLC0415
+    from heat_config_stack.cli.stack import svg  # noqa: PLC0415
 
     return svg.timeline(spans)
 

@@ -9,17 +9,17 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import validation
-from heat_config_agent.stack.config_service import new_config
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources.configs import Config
-from heat_config_agent.stack.resources.deployment import SoftwareDeployment
-from heat_config_agent.stack.resources.groups import SoftwareDeploymentGroup
-from heat_config_agent.stack.types import Types
+from heat_config_stack.definition import Definition
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord
+from heat_config_stack.resource.config_service import new_config
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.configs import Config
+from heat_config_stack.resource_types.deployment import SoftwareDeployment
+from heat_config_stack.resource_types.groups import SoftwareDeploymentGroup
 
 ACTIONS = (CREATE, UPDATE, SUSPEND, RESUME, DELETE)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from heat_config_hooks.values import dataclass
 
 if TYPE_CHECKING:
-    from heat_config_agent.cli.stack.graph import Node
+    from heat_config_stack.cli.stack.graph import Node
 
     Item = tuple[str, int]
     """A box or a lane: the name of the resource where the line begins, and the column."""

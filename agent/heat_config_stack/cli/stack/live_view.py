@@ -10,14 +10,14 @@ from typing import Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.canvas import Canvas
-from heat_config_agent.cli.stack import values
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
+from heat_config_stack.cli.stack import values
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS
 
 _WORKING, _RUNNING, _OK = "working", "running", "ok"
 

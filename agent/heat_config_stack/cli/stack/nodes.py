@@ -7,12 +7,12 @@ import json
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.stack import sessions
-from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.stack import nodes
-from heat_config_agent.stack.definition import Unresolved, resolve
-from heat_config_agent.stack.live import Stack
+from heat_config_stack.cli.stack import sessions
+from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
+from heat_config_stack.definition import Unresolved, resolve
+from heat_config_stack.lifecycle import nodes
+from heat_config_stack.lifecycle.live import Stack
 
 
 def list_(options: argparse.Namespace) -> int:

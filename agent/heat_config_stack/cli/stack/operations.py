@@ -11,22 +11,23 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.mistakes import mistake_line
-from heat_config_agent.cli.stack import definitions, plan, sessions, signatures, timeline, values
-from heat_config_agent.cli.stack.live_view import view_of
-from heat_config_agent.hot import capabilities
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.report import ordered
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import advice, deployments, listing
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
-from heat_config_agent.stack.session import Session
-from heat_config_agent.stack.snapshots import ArchivingSession
-from heat_config_agent.stack.types import Types
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.cli.stack import definitions, plan, sessions, signatures, timeline, values
+from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.definition import Definition
+from heat_config_stack.hot import capabilities
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.report import ordered
+from heat_config_stack.lifecycle import advice, deployments
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
+from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.stack import sessions
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.stack import preview, validation
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.preview import Change
+from heat_config_stack.cli.stack import sessions
+from heat_config_stack.definition import Definition
+from heat_config_stack.lifecycle import preview, validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.preview import Change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from heat_config_agent.cli.stack.refusals import StackRefusal  # few machines have a policy
+    from heat_config_stack.cli.stack.refusals import StackRefusal  # few machines have a policy
 
 _STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
 
@@ -60,7 +60,7 @@ def _refusals(
     policy = policy_in_force()
     if policy is None or policy.mistake:
         return [], policy.mistake if policy else ""
-    from heat_config_agent.cli.stack import refusals  # noqa: PLC0415  # few machines have a policy
+    from heat_config_stack.cli.stack import refusals  # noqa: PLC0415  # few machines have a policy
 
     types = sessions.types(settings.words("plugin_dirs"))
     refused = list(refusals.of(definition, types, settings, policy))

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.stack import sessions, values
 from heat_config_agent.model.errors import AgentError, ExitCode
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.live import Stack
+from heat_config_stack.cli.stack import sessions, values
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import listing
 
 
 def stacks(options: argparse.Namespace) -> int:

@@ -11,11 +11,12 @@ from heat_config_agent.engine import refusals
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import forecast, preview
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.preview import Change
-from heat_config_agent.stack.records import CREATE, DELETE, UPDATE
-from heat_config_agent.stack.types import Types
+from heat_config_stack.cli.stack import forecast
+from heat_config_stack.definition import Definition
+from heat_config_stack.lifecycle import preview
+from heat_config_stack.lifecycle.preview import Change
+from heat_config_stack.records.records import CREATE, DELETE, UPDATE
+from heat_config_stack.resource.types import Types
 
 _ACTIONS: dict[str, Collection[str]] = {
     preview.ADDED: (CREATE,),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from heat_config_agent.deployments.redaction import Concealer, is_secret
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.deployment import Input
-from heat_config_agent.stack.live import Stack
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
 
 HIDDEN = "******"
 """The text that replaces a hidden value, as in Heat."""

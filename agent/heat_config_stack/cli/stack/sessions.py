@@ -10,23 +10,23 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.languages import load
-from heat_config_agent.cli.stack.live_view import Progress, View
 from heat_config_agent.model.errors import AgentError, StateError, UsageError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.definition import Definition
-from heat_config_agent.stack.endpoint import address
-from heat_config_agent.stack.live import Stack, World
-from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.records import DeploymentRecord, StackRecord
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.session import damaged, definition_of
-from heat_config_agent.stack.snapshots import ArchivingSession
-from heat_config_agent.stack.store import FILE, Memory, Store
-from heat_config_agent.stack.types import Types
 from heat_config_agent.state import lock
 from heat_config_hooks import processes
+from heat_config_stack.cli.languages import load
+from heat_config_stack.cli.stack.live_view import Progress, View
+from heat_config_stack.definition import Definition
+from heat_config_stack.lifecycle.endpoint import address
+from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.lifecycle.machine import ThisMachine
+from heat_config_stack.lifecycle.session import damaged, definition_of
+from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import DeploymentRecord, StackRecord
+from heat_config_stack.records.store import FILE, Memory, Store
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types import known_types
 
 
 class _Nobody:
@@ -76,7 +76,7 @@ def types(directories: tuple[str, ...]) -> Types:
     """Return all types, including those of plug-ins, and print which plug-ins are not used, and why."""
     if not directories:
         return known_types()
-    from heat_config_agent.stack import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
+    from heat_config_stack.plugins import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
 
     loaded = plugins.load(map(Path, directories))
     for each in (*loaded.disabled, *loaded.remarks):

@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heat_config_agent.cli.languages import is_packed
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.files import take
 from heat_config_hooks.values import dataclass
+from heat_config_stack.cli.languages import is_packed
 
 if TYPE_CHECKING:
     from heat_config_agent.signing.gate import Gate
-    from heat_config_agent.tosca.archives import Disk
+    from heat_config_stack.tosca.files.archives import Disk
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def opened(options: Any, template: str) -> Opened:
     if policy_in_force() is None:
         return Opened(template)
     from heat_config_agent.signing import gate  # noqa: PLC0415  # few machines require signatures
-    from heat_config_agent.tosca.archives import Chosen  # noqa: PLC0415
+    from heat_config_stack.tosca.files.archives import Chosen  # noqa: PLC0415
 
     allowed = gate.signers()
     if allowed is None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape, quoteattr
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.stack import layout
+from heat_config_stack.cli.stack import layout
 
 if TYPE_CHECKING:
-    from heat_config_agent.cli.stack.graph import Node
-    from heat_config_agent.cli.stack.timeline import Span
+    from heat_config_stack.cli.stack.graph import Node
+    from heat_config_stack.cli.stack.timeline import Span
 
 _TEXT, _BOLD = 7.2, 8.2
 """Width in pixels of the widest common letters in lower case, in the widest of the fonts (Verdana)."""

@@ -7,18 +7,18 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.stack import sessions
-from heat_config_agent.cli.stack.live_view import Earlier
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.runs import supervisor
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, IN_PROGRESS, INIT
-from heat_config_agent.stack.session import Session
 from heat_config_agent.state import journal
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
+from heat_config_stack.cli.stack import sessions
+from heat_config_stack.cli.stack.live_view import Earlier
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import COMPLETE, IN_PROGRESS, INIT
 
 _NOTICEABLE = 0.5
 """Seconds of waiting that are worth showing."""

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.stack import sessions
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, blame
-from heat_config_agent.stack import type_schemas, type_templates
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.support import HIDDEN, SUPPORT_STATUSES, is_valid_status
-from heat_config_agent.stack.types import Types
+from heat_config_stack.cli.stack import sessions
+from heat_config_stack.resource import type_schemas, type_templates
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.support import HIDDEN, SUPPORT_STATUSES, is_valid_status
+from heat_config_stack.resource.types import Types
 
 FILTERS = ("name", "version", "support_status")
 """The keys of --filter, which are those of `openstack orchestration resource type list`."""

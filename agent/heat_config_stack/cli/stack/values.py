@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
 from heat_config_agent.deployments.redaction import Concealer
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import blame
-from heat_config_agent.stack.definition import Unresolved
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import INIT, StackRecord
-from heat_config_agent.stack.resource import Resource
+from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
+from heat_config_stack.definition import Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import INIT, StackRecord
+from heat_config_stack.resource.resource import Resource
 
 
 def moment(seconds: float) -> str | None:

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.stack import operations, sessions
-from heat_config_agent.cli.stack.live_view import view_of
-from heat_config_agent.cli.stack.values import moment
 from heat_config_agent.deployments.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_agent.stack import nodes, procedure
-from heat_config_agent.stack.definition.procedures import ProcedureInput
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import COMPLETE, FAILED, ProcedureRecord
+from heat_config_stack.cli.stack import operations, sessions
+from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.cli.stack.values import moment
+from heat_config_stack.definition.procedures import ProcedureInput
+from heat_config_stack.lifecycle import nodes, procedure
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import COMPLETE, FAILED, ProcedureRecord
 
 _HIDDEN = "******"
 

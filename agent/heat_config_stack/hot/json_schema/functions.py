@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heat_config_agent.hot import versions
-from heat_config_agent.hot.expressions import FACADE
+from heat_config_stack.hot import versions
+from heat_config_stack.hot.expressions import FACADE
 
 Schema = dict[str, Any]
 

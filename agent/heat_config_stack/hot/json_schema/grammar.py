@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from heat_config_agent.hot import versions
-from heat_config_agent.hot.json_schema import functions
-from heat_config_agent.hot.json_schema.functions import CONDITION, VALUE, Schema, either
-from heat_config_agent.hot.parameters import TYPES
+from heat_config_stack.hot import versions
+from heat_config_stack.hot.json_schema import functions
+from heat_config_stack.hot.json_schema.functions import CONDITION, VALUE, Schema, either
+from heat_config_stack.hot.parameters import TYPES
 
 _TEXT: Schema = {}
 """Text for people, for which Heat takes any value."""

@@ -24,8 +24,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-from heat_config_agent.stack.facade import absent, common, engine, libraries
-from heat_config_agent.stack.facade.libraries import named
+from heat_config_stack.plugins.facade import absent, common, engine, libraries
+from heat_config_stack.plugins.facade.libraries import named
 
 PACKAGES = frozenset({"heat", *libraries.PACKAGES})
 """The packages that have names here."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.properties import shown
+from heat_config_stack.records import exception
+from heat_config_stack.resource.properties import shown
 
 KEYS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
 """The keys of the version of such a template."""

@@ -19,9 +19,11 @@ from urllib.parse import quote, unquote, urlsplit
 
 import yaml
 
-from heat_config_agent.stack import exception, password_gen, rolling
-from heat_config_agent.stack.facade import exceptions, settings
-from heat_config_agent.stack.facade.libraries import named, plural, same
+from heat_config_stack.plugins import password_gen
+from heat_config_stack.plugins.facade import exceptions, settings
+from heat_config_stack.plugins.facade.libraries import named, plural, same
+from heat_config_stack.records import exception
+from heat_config_stack.resource import rolling
 
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -7,21 +7,21 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-from heat_config_agent.stack import (
+from heat_config_stack.definition import limits
+from heat_config_stack.plugins import progress
+from heat_config_stack.plugins.facade import absent, scheduler
+from heat_config_stack.plugins.facade.libraries import logger, named
+from heat_config_stack.records import exception
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS
+from heat_config_stack.resource import (
     attributes,
     clients,
     config_service,
     constraints,
-    exception,
-    progress,
     properties,
     support,
     translation,
 )
-from heat_config_agent.stack.definition import limits
-from heat_config_agent.stack.facade import absent, scheduler
-from heat_config_agent.stack.facade.libraries import logger, named
-from heat_config_agent.stack.records import COMPLETE, FAILED, IN_PROGRESS
 
 _RPC = {
     f"SOFTWARE_CONFIG_{name.upper()}": name
@@ -174,7 +174,7 @@ def _late(name: str, *names: str) -> Callable[[], ModuleType]:
     """Return a function that makes a module from one of ours, with all its names or with some."""
 
     def make() -> ModuleType:
-        module = importlib.import_module(f"heat_config_agent.stack.facade.{name}")
+        module = importlib.import_module(f"heat_config_stack.plugins.facade.{name}")
         return named(name, **{each: _member(module, each) for each in names}) if names else module
 
     return make

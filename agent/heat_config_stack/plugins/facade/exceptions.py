@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from heat_config_agent.stack import exception
+from heat_config_stack.records import exception
 
 _SENTENCES = {
     "ActionInProgress": "Stack %(stack_name)s already has an action (%(action)s) in progress.",

@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.facade.template import ResourceDefinition, Template
-from heat_config_agent.stack.records import FAILED
-from heat_config_agent.stack.resource import NoActionRequired, Resource
-from heat_config_agent.stack.resources import scaling
+from heat_config_stack.language.positions import Json
+from heat_config_stack.plugins.facade.template import ResourceDefinition, Template
+from heat_config_stack.records import exception
+from heat_config_stack.records.records import FAILED
+from heat_config_stack.resource.resource import NoActionRequired, Resource
+from heat_config_stack.resource_types import scaling
 
 
 class GroupInspector:

@@ -18,9 +18,9 @@ from datetime import datetime, timedelta, timezone
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from heat_config_agent.stack.clients import ExceptionFilter
-from heat_config_agent.stack.definition.constraints import TRUE
-from heat_config_agent.stack.facade import settings
+from heat_config_stack.definition.constraints import TRUE
+from heat_config_stack.plugins.facade import settings
+from heat_config_stack.resource.clients import ExceptionFilter
 
 PACKAGES = ("oslo", "oslo_config", "oslo_i18n", "oslo_log", "oslo_serialization", "oslo_utils")
 

@@ -6,14 +6,15 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from heat_config_agent.stack import exception, resource
-from heat_config_agent.stack.definition import ResourceDefinition, requires
-from heat_config_agent.stack.facade.common import HeatIdentifier
-from heat_config_agent.stack.facade.template import Template, of_definition
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.properties import Properties
-from heat_config_agent.stack.resource import NoActionRequired, PollDelay, UpdateReplace
-from heat_config_agent.stack.snippet import Snippet, policy, thaw
+from heat_config_stack.definition import ResourceDefinition, requires
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.plugins.facade.common import HeatIdentifier
+from heat_config_stack.plugins.facade.template import Template, of_definition
+from heat_config_stack.records import exception
+from heat_config_stack.resource import resource
+from heat_config_stack.resource.properties import Properties
+from heat_config_stack.resource.resource import NoActionRequired, PollDelay, UpdateReplace
+from heat_config_stack.resource.snippet import Snippet, policy, thaw
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 

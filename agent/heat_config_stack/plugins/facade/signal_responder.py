@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from heat_config_agent.stack import exception
-from heat_config_agent.stack.facade.resource import Resource
+from heat_config_stack.plugins.facade.resource import Resource
+from heat_config_stack.records import exception
 
 WAITCONDITION, SIGNAL = SIGNAL_TYPES = ("/waitcondition", "/signal")
 SIGNAL_VERB = {WAITCONDITION: "PUT", SIGNAL: "POST"}

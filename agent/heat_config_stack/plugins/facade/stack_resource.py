@@ -12,19 +12,20 @@ import json
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import exception, records, traversal, validation
-from heat_config_agent.stack.definition import Definition, Identity, Unresolved
-from heat_config_agent.stack.facade import scheduler
-from heat_config_agent.stack.facade.common import HeatIdentifier, read_template
-from heat_config_agent.stack.facade.exceptions import ResourceFailure
-from heat_config_agent.stack.facade.resource import Resource, of_stack
-from heat_config_agent.stack.facade.template import Environment, Template
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.records import ADOPT, CREATE, DELETE, IN_PROGRESS, UPDATE, StackRecord
-from heat_config_agent.stack.resources import nested
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack.definition import Definition, Identity, Unresolved
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import traversal, validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.plugins.facade import scheduler
+from heat_config_stack.plugins.facade.common import HeatIdentifier, read_template
+from heat_config_stack.plugins.facade.exceptions import ResourceFailure
+from heat_config_stack.plugins.facade.resource import Resource, of_stack
+from heat_config_stack.plugins.facade.template import Environment, Template
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import ADOPT, CREATE, DELETE, IN_PROGRESS, UPDATE, StackRecord
+from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource_types import nested
 
 PARAMETERS, MAPPINGS, TEMPLATE = "parameters", "mappings", "template"
 """The keys of the stored source of a child."""

@@ -7,11 +7,11 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.stack import definition
-from heat_config_agent.stack.facade import cloudformation
-from heat_config_agent.stack.facade.absent import NeedsEngineError
-from heat_config_agent.stack.properties import shown
-from heat_config_agent.stack.snippet import Snippet
+from heat_config_stack import definition
+from heat_config_stack.plugins.facade import cloudformation
+from heat_config_stack.plugins.facade.absent import NeedsEngineError
+from heat_config_stack.resource.properties import shown
+from heat_config_stack.resource.snippet import Snippet
 
 VERSION_KEY, VERSION = "heat_template_version", "2015-04-30"
 SECTIONS = ("parameters", "resources", "outputs", "conditions")

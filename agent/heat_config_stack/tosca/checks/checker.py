@@ -6,23 +6,23 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Place
-from heat_config_agent.language.report import ordered
-from heat_config_agent.stack.definition import limits
-from heat_config_agent.tosca import budget, functions
-from heat_config_agent.tosca.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
-from heat_config_agent.tosca.documents import Document, Library
-from heat_config_agent.tosca.functions import Holder, Scope
-from heat_config_agent.tosca.groups import check_groups, check_policies
-from heat_config_agent.tosca.inputs import check_inputs
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.requirements import check_circles
-from heat_config_agent.tosca.service import Service
-from heat_config_agent.tosca.substitution import check_substitutable, check_substitution
-from heat_config_agent.tosca.template_checks import check_templates
-from heat_config_agent.tosca.type_checks import check_definitions, check_types
-from heat_config_agent.tosca.workflows import check_workflows
+from heat_config_stack.definition import limits
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Place
+from heat_config_stack.language.report import ordered
+from heat_config_stack.tosca.checks.groups import check_groups, check_policies
+from heat_config_stack.tosca.checks.inputs import check_inputs
+from heat_config_stack.tosca.checks.substitution import check_substitutable, check_substitution
+from heat_config_stack.tosca.checks.template_checks import check_templates
+from heat_config_stack.tosca.checks.type_checks import check_definitions, check_types
+from heat_config_stack.tosca.checks.workflows import check_workflows
+from heat_config_stack.tosca.files.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
+from heat_config_stack.tosca.files.documents import Document, Library
+from heat_config_stack.tosca.language import budget, functions
+from heat_config_stack.tosca.language.functions import Holder, Scope
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.topology.requirements import check_circles
+from heat_config_stack.tosca.topology.service import Service
 
 SECONDS = 60.0
 """Seconds that one file with all that it imports may take."""

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import Later, Look, Need, Tree, Unresolved, resolve
-from heat_config_agent.tosca.constraints import Clause, check_clause
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.topology import Part
+from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, resolve
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator
+from heat_config_stack.tosca.language.constraints import Clause, check_clause
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.topology.topology import Part
 
 _READ = frozenset({"integer", "float", "boolean"})
 """Primitive types whose values scripts can only export as text."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from heat_config_agent.tosca.definitions import Type
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Service
-from heat_config_agent.tosca.template_checks import check_attributes, check_interfaces, check_properties
-from heat_config_agent.tosca.templates import Template
-from heat_config_agent.tosca.triggers import check_triggers
-from heat_config_agent.tosca.type_checks import find
-from heat_config_agent.tosca.workflows import check_actions
+from heat_config_stack.tosca.checks.template_checks import check_attributes, check_interfaces, check_properties
+from heat_config_stack.tosca.checks.triggers import check_triggers
+from heat_config_stack.tosca.checks.type_checks import find
+from heat_config_stack.tosca.checks.workflows import check_actions
+from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.topology.service import Service
+from heat_config_stack.tosca.topology.templates import Template
 
 _SCALING = "tosca.policies.Scaling"
 

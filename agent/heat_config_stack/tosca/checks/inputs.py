@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import values
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.text import json_value
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.text import json_value
 
 _JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
 """Primitive types whose values are written as JSON on a command line; those of complex types are, too."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import functions, values
-from heat_config_agent.tosca.definitions import PropertyDefinition, Type
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.filters import check_filter
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Node, Service
-from heat_config_agent.tosca.type_checks import find
-from heat_config_agent.tosca.values import is_call
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.checks.type_checks import find
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language import functions, values
+from heat_config_stack.tosca.language.definitions import PropertyDefinition, Type
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.values import is_call
+from heat_config_stack.tosca.topology.filters import check_filter
+from heat_config_stack.tosca.topology.service import Node, Service
 
 _OF_ROOT = frozenset({"feature", "dependency"})
 _MOST_SHOWN = 5

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import functions, values
-from heat_config_agent.tosca.artifacts import check_artifact, check_implementation
-from heat_config_agent.tosca.definitions import CapabilityDefinition, PropertyDefinition, Type
-from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.filters import check_filter
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.interface_definitions import check_operations
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.requirements import check_requirements
-from heat_config_agent.tosca.service import Node, Service
-from heat_config_agent.tosca.templates import Interface, Relationship, Template
-from heat_config_agent.tosca.type_checks import find
-from heat_config_agent.tosca.variables import variable
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.checks.type_checks import find
+from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
+from heat_config_stack.tosca.language import functions, values
+from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.interface_definitions import check_operations
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.variables import variable
+from heat_config_stack.tosca.topology.filters import check_filter
+from heat_config_stack.tosca.topology.requirements import check_requirements
+from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.templates import Interface, Relationship, Template
 
 _SCALABLE = "tosca.capabilities.Scalable"
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import entities, values
-from heat_config_agent.tosca.definitions import schema
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.filters import assertions, check_clauses
-from heat_config_agent.tosca.grammar import ABSENT, held, list_of
-from heat_config_agent.tosca.primitives import READERS
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language import entities, values
+from heat_config_stack.tosca.language.definitions import schema
+from heat_config_stack.tosca.language.grammar import ABSENT, held, list_of
+from heat_config_stack.tosca.language.primitives import READERS
+from heat_config_stack.tosca.topology.filters import assertions, check_clauses
 
 _INTERVAL = "tosca.datatypes.TimeInterval"
 _ACTIONS = list_of(entities.ACTIVITY)

@@ -6,20 +6,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import functions, values
-from heat_config_agent.tosca.circles import circles, shown_circle
-from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
-from heat_config_agent.tosca.entities import HOST_NAMES
-from heat_config_agent.tosca.filters import assertions, check_clauses
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.grammar import EMPTY
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Group, Node, Policy, Requirement, Service
-from heat_config_agent.tosca.subjects import Subject, TypeSubject
-from heat_config_agent.tosca.templates import Template
-from heat_config_agent.tosca.triggers import activities, monitored
-from heat_config_agent.tosca.type_checks import check_definitions
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.checks.triggers import activities, monitored
+from heat_config_stack.tosca.checks.type_checks import check_definitions
+from heat_config_stack.tosca.language import functions, values
+from heat_config_stack.tosca.language.circles import circles, shown_circle
+from heat_config_stack.tosca.language.definitions import PropertyDefinition, definitions
+from heat_config_stack.tosca.language.entities import HOST_NAMES
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.grammar import EMPTY
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
+from heat_config_stack.tosca.topology.filters import assertions, check_clauses
+from heat_config_stack.tosca.topology.service import Group, Node, Policy, Requirement, Service
+from heat_config_stack.tosca.topology.templates import Template
 
 
 def check_workflows(service: Service, scope: Scope) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack.definition import (
+from heat_config_stack.definition import (
     HOST,
     NODE,
     OPERATION,
@@ -25,10 +24,9 @@ from heat_config_agent.stack.definition import (
     Unresolved,
     requires,
 )
-from heat_config_agent.tosca.cutting import cut_circles
-from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject, TooDeep
-from heat_config_agent.tosca.later import Attribute, Soft, static, written_out
-from heat_config_agent.tosca.operations import (
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.compilation.cutting import cut_circles
+from heat_config_stack.tosca.compilation.operations import (
     ORCHESTRATOR,
     Implemented,
     Script,
@@ -37,8 +35,10 @@ from heat_config_agent.tosca.operations import (
     machine,
     surroundings,
 )
-from heat_config_agent.tosca.templates import Template
-from heat_config_agent.tosca.topology import Layer, Part, Topology
+from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.later import Attribute, Soft, static, written_out
+from heat_config_stack.tosca.topology.templates import Template
+from heat_config_stack.tosca.topology.topology import Layer, Part, Topology
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import Tree
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.evaluation import NOTHING, Evaluator
-from heat_config_agent.tosca.later import as_text, computed
-from heat_config_agent.tosca.topology import Part
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator
+from heat_config_stack.tosca.evaluation.later import as_text, computed
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.topology.topology import Part
 
 _ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 

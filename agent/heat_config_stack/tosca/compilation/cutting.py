@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from heat_config_agent.stack.definition import ResourceDefinition, circle, requires
-from heat_config_agent.tosca.operations import Implemented
-from heat_config_agent.tosca.topology import Topology
+from heat_config_stack.definition import ResourceDefinition, circle, requires
+from heat_config_stack.tosca.compilation.operations import Implemented
+from heat_config_stack.tosca.topology.topology import Topology
 
 
 def cut_circles(

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition.procedures import (
+from heat_config_stack.definition.procedures import (
     DEPLOY,
     UNDEPLOY,
     Activity,
@@ -22,12 +21,13 @@ from heat_config_agent.stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_agent.tosca import conditions
-from heat_config_agent.tosca.compiler import Compiler
-from heat_config_agent.tosca.compiler import Step as Operations
-from heat_config_agent.tosca.interface_mappings import MappedOperation, mapped_operations
-from heat_config_agent.tosca.procedures import Weaver
-from heat_config_agent.tosca.topology import Layer, Link, Part
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.checks import conditions
+from heat_config_stack.tosca.compilation.compiler import Compiler
+from heat_config_stack.tosca.compilation.compiler import Step as Operations
+from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operations
+from heat_config_stack.tosca.compilation.procedures import Weaver
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part
 
 _CREATING, _DELETING = ("create", "configure", "start"), ("stop", "delete")
 _STARTED, _DELETED = "started", "initial"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.tosca.operations import STANDARD
-from heat_config_agent.tosca.topology import Part
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.compilation.operations import STANDARD
+from heat_config_stack.tosca.topology.topology import Part
 
 
 @dataclass(frozen=True)

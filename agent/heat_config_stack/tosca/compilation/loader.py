@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import OPEN, Concealer
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.report import ordered
 from heat_config_agent.model.deployment import Input
-from heat_config_agent.stack.definition import (
+from heat_config_stack.definition import (
     Definition,
     Environment,
     Identity,
@@ -23,23 +20,27 @@ from heat_config_agent.stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_agent.tosca import budget, sensitive, values
-from heat_config_agent.tosca.archives import Files
-from heat_config_agent.tosca.compiler import Compiler
-from heat_config_agent.tosca.computed_properties import check_computed
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.documents import Document, Library
-from heat_config_agent.tosca.evaluation import NOTHING, Context, Evaluator, TooDeep
-from heat_config_agent.tosca.generated_workflows import GeneratedWorkflow, generated_workflows
-from heat_config_agent.tosca.hosts import warn_of_less
-from heat_config_agent.tosca.inputs import parsed
-from heat_config_agent.tosca.later import Attribute, is_known, static
-from heat_config_agent.tosca.operations import Scripts
-from heat_config_agent.tosca.procedures import Workflow, triggers, workflows
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.service import Node, Service
-from heat_config_agent.tosca.source import Kept, Source, machine_template
-from heat_config_agent.tosca.topology import Layer, Part, Surroundings, Topology, Values
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.report import ordered
+from heat_config_stack.tosca.checks.inputs import parsed
+from heat_config_stack.tosca.compilation.compiler import Compiler
+from heat_config_stack.tosca.compilation.generated_workflows import GeneratedWorkflow, generated_workflows
+from heat_config_stack.tosca.compilation.operations import Scripts
+from heat_config_stack.tosca.compilation.procedures import Workflow, triggers, workflows
+from heat_config_stack.tosca.evaluation import sensitive
+from heat_config_stack.tosca.evaluation.computed_properties import check_computed
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, TooDeep
+from heat_config_stack.tosca.evaluation.hosts import warn_of_less
+from heat_config_stack.tosca.evaluation.later import Attribute, is_known, static
+from heat_config_stack.tosca.files.archives import Files
+from heat_config_stack.tosca.files.documents import Document, Library
+from heat_config_stack.tosca.files.source import Kept, Source, machine_template
+from heat_config_stack.tosca.language import budget, values
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 
 MOST_SUBSTITUTED = 2_000
 """Nodes in whose place other services are put, at most: services within services can double them without end."""

@@ -8,23 +8,20 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack.definition import Tree
-from heat_config_agent.tosca import containers
-from heat_config_agent.tosca.archives import Files
-from heat_config_agent.tosca.artifacts import file_path, naming_document
-from heat_config_agent.tosca.definitions import (
-    ArtifactDefinition,
-    Type,
-)
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.evaluation import Context, Evaluator, Subject
-from heat_config_agent.tosca.interface_definitions import OperationDefinition
-from heat_config_agent.tosca.later import as_variable, is_of_states, uses, written_out
-from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_agent.tosca.templates import Interface
-from heat_config_agent.tosca.topology import Layer, Link, Part, Topology
-from heat_config_agent.tosca.variables import variable, with_variables
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.compilation import containers
+from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
+from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
+from heat_config_stack.tosca.files.archives import Files
+from heat_config_stack.tosca.files.artifacts import file_path, naming_document
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
+from heat_config_stack.tosca.language.definitions import ArtifactDefinition, Type
+from heat_config_stack.tosca.language.interface_definitions import OperationDefinition
+from heat_config_stack.tosca.language.variables import variable, with_variables
+from heat_config_stack.tosca.topology.templates import Interface
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topology
 
 STANDARD = "tosca.interfaces.node.lifecycle.Standard"
 CONFIGURE = "tosca.interfaces.relationship.Configure"

@@ -9,11 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json
-from heat_config_agent.language.report import ordered
-from heat_config_agent.stack.definition import HOST, ResourceDefinition, Tree
-from heat_config_agent.stack.definition.procedures import (
+from heat_config_stack.definition import HOST, ResourceDefinition, Tree
+from heat_config_stack.definition.procedures import (
     Activity,
     Delivery,
     Plan,
@@ -24,18 +21,21 @@ from heat_config_agent.stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_agent.tosca import conditions
-from heat_config_agent.tosca.compiler import Compiler, Reference
-from heat_config_agent.tosca.definitions import PropertyDefinition, definitions
-from heat_config_agent.tosca.evaluation import Context, Subject
-from heat_config_agent.tosca.inputs import check_inputs
-from heat_config_agent.tosca.interface_mappings import MappedOperation, mapped_operation
-from heat_config_agent.tosca.operations import ORCHESTRATOR, Implemented, machine, surroundings
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.service import Group, Policy
-from heat_config_agent.tosca.templates import Interface
-from heat_config_agent.tosca.topology import Layer, Link, Part
-from heat_config_agent.tosca.variables import variable, with_variables
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import ordered
+from heat_config_stack.tosca.checks import conditions
+from heat_config_stack.tosca.checks.inputs import check_inputs
+from heat_config_stack.tosca.compilation.compiler import Compiler, Reference
+from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operation
+from heat_config_stack.tosca.compilation.operations import ORCHESTRATOR, Implemented, machine, surroundings
+from heat_config_stack.tosca.evaluation.evaluation import Context, Subject
+from heat_config_stack.tosca.language.definitions import PropertyDefinition, definitions
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.variables import variable, with_variables
+from heat_config_stack.tosca.topology.service import Group, Policy
+from heat_config_stack.tosca.topology.templates import Interface
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""

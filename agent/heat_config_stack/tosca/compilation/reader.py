@@ -8,21 +8,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack.definition import Definition, Identity
-from heat_config_agent.tosca import loader
-from heat_config_agent.tosca.archives import Archive, Disk, Folder
-from heat_config_agent.tosca.checker import Checked, Checker
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.operations import lifecycle
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Node, Service
-from heat_config_agent.tosca.source import Recorder, Source, folder_of
-from heat_config_agent.tosca.substitution import DIRECTIVES
-from heat_config_agent.tosca.topology import Part
+from heat_config_stack.definition import Definition, Identity
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.checks.substitution import DIRECTIVES
+from heat_config_stack.tosca.compilation import loader
+from heat_config_stack.tosca.compilation.operations import lifecycle
+from heat_config_stack.tosca.files.archives import Archive, Disk, Folder
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.files.source import Recorder, Source, folder_of
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.topology import Part
 
 MOST_BESIDE = 500
 LARGEST_BESIDE = 1024**2

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack.definition import Tree, Unresolved
-from heat_config_agent.tosca import values
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.evaluation import Evaluator, Subject, TooDeep
-from heat_config_agent.tosca.later import is_known
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.topology import Part, Topology, capability_of
+from heat_config_stack.definition import Tree, Unresolved
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.evaluation.evaluation import Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.later import is_known
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.topology.topology import Part, Topology, capability_of
 
 
 def check_computed(topology: Topology, evaluator: Evaluator) -> None:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import ROOT, Tree, Unresolved
-from heat_config_agent.tosca.artifacts import file_path, naming_document
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.later import Attribute, Computed, as_text, computed, least_state, selected
-from heat_config_agent.tosca.topology import Layer, Link, Part, capability_of
-from heat_config_agent.tosca.values import is_call
+from heat_config_stack.definition import ROOT, Tree, Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
+from heat_config_stack.tosca.files.artifacts import file_path, naming_document
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.values import is_call
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part, capability_of
 
 Subject = Part | Link
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import Unresolved
-from heat_config_agent.tosca.evaluation import NOTHING, Evaluator, TooDeep
-from heat_config_agent.tosca.later import static
-from heat_config_agent.tosca.primitives import READERS
-from heat_config_agent.tosca.text import written
-from heat_config_agent.tosca.topology import Part, Topology
+from heat_config_stack.definition import Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, TooDeep
+from heat_config_stack.tosca.evaluation.later import static
+from heat_config_stack.tosca.language.primitives import READERS
+from heat_config_stack.tosca.language.text import written
+from heat_config_stack.tosca.topology.topology import Part, Topology
 
 _COMPARED = {"num_cpus": "integer", "mem_size": "scalar-unit.size"}
 """The properties of the capability `host` that are compared, with their types."""

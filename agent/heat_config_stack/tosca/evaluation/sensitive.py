@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.language.positions import Json
 from heat_config_agent.masking.names import TELLING
-from heat_config_agent.stack.definition import Parameter, Unresolved
-from heat_config_agent.tosca.definitions import PropertyDefinition, Schema
-from heat_config_agent.tosca.evaluation import NOTHING, Evaluator, Subject, TooDeep
-from heat_config_agent.tosca.later import static
-from heat_config_agent.tosca.topology import Topology
+from heat_config_stack.definition import Parameter, Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.later import static
+from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema
+from heat_config_stack.tosca.topology.topology import Topology
 
 _CREDENTIAL = "tosca.datatypes.Credential"
 _HIDDEN = ("token", "keys")

@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.hot_values import Marks, NotExpressible, Writer
-from heat_config_agent.tosca.later import Attribute, Soft, is_known
-from heat_config_agent.tosca.reader import Exported
+from heat_config_stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.compilation.reader import Exported
+from heat_config_stack.tosca.evaluation.later import Attribute, Soft, is_known
+from heat_config_stack.tosca.export.hot_values import Marks, NotExpressible, Writer
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
 
 VERSION = "2021-04-16"
 

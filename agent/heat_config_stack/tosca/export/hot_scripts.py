@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.tosca.hot_values import NotExpressible
 from heat_config_hooks import script_outputs
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.export.hot_values import NotExpressible
 
 INPUTS = "tosca_inputs"
 """The input that is a map with those of the operation, so that each keeps its type with any agent."""

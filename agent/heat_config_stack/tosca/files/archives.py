@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
-from heat_config_agent.language.files import path_of
 from heat_config_agent.runs.artifacts.archives import zip_problem
 from heat_config_hooks.files import LARGEST, take
+from heat_config_stack.language.files import path_of
 
 if TYPE_CHECKING:
     import zipfile

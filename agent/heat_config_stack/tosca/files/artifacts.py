@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import values
-from heat_config_agent.tosca.archives import local_path
-from heat_config_agent.tosca.definitions import ArtifactDefinition
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.grammar import EMPTY, Short
-from heat_config_agent.tosca.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
-from heat_config_agent.tosca.report import nearest
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.files.archives import local_path
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.definitions import ArtifactDefinition
+from heat_config_stack.tosca.language.grammar import EMPTY, Short
+from heat_config_stack.tosca.language.report import nearest
 
 _IMAGES = "tosca.artifacts.Deployment.Image"
 """Artifact types whose files may be names of images, and not files."""

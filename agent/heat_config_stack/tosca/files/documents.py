@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import ref
 
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json, Path, Place
-from heat_config_agent.language.text import Text
-from heat_config_agent.tosca import budget, entities
-from heat_config_agent.tosca.archives import Files, local_path
-from heat_config_agent.tosca.definitions import Type
-from heat_config_agent.tosca.grammar import ABSENT, held
-from heat_config_agent.tosca.primitives import version as version_value
-from heat_config_agent.tosca.profiles import Profile, is_normative, profile
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.text import tosca_text
-from heat_config_agent.tosca.types import SECTIONS, DefinedType
-from heat_config_agent.tosca.versions import NAMES, SHORT, VERSIONS
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Path, Place
+from heat_config_stack.language.text import Text
+from heat_config_stack.tosca.files.archives import Files, local_path
+from heat_config_stack.tosca.language import budget, entities
+from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.grammar import ABSENT, held
+from heat_config_stack.tosca.language.primitives import version as version_value
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.text import tosca_text
+from heat_config_stack.tosca.language.types import SECTIONS, DefinedType
+from heat_config_stack.tosca.language.versions import NAMES, SHORT, VERSIONS
+from heat_config_stack.tosca.profiles import Profile, is_normative, profile
 
 VERSION = "tosca_definitions_version"
 

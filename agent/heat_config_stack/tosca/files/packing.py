@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from heat_config_agent.tosca.archives import METADATA, MOST_BYTES, MOST_MEMBERS, Disk, Folder, Refused, entry_of
+from heat_config_stack.tosca.files.archives import METADATA, MOST_BYTES, MOST_MEMBERS, Disk, Folder, Refused, entry_of
 
 if TYPE_CHECKING:
     import zipfile

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import heat_config_hooks
-from heat_config_agent.language.positions import Json
-from heat_config_agent.tosca.definitions import Type
-from heat_config_agent.tosca.documents import Document
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.definitions import Type
 
 EXECUTABLE = "executable"
 CONTAINER = "container"

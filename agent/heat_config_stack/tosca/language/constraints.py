@@ -11,13 +11,13 @@ from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Any
 
-from heat_config_agent.language.patterns import compiled
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack.definition import limits
-from heat_config_agent.tosca import budget
-from heat_config_agent.tosca.primitives import READERS, UNBOUNDED, UNITS
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.text import written
+from heat_config_stack.definition import limits
+from heat_config_stack.language.patterns import compiled
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.primitives import READERS, UNBOUNDED, UNITS
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.text import written
 
 _ORDERED = frozenset({"integer", "float", "timestamp", "string", "version", *UNITS})
 _MEASURED = frozenset({"string", "list", "map"})

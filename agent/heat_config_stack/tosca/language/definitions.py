@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.constraints import Clause, clauses
-from heat_config_agent.tosca.primitives import UNBOUNDED
-from heat_config_agent.tosca.report import Report
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.constraints import Clause, clauses
+from heat_config_stack.tosca.language.primitives import UNBOUNDED
+from heat_config_stack.tosca.language.report import Report
 
 
 class Names(Protocol):

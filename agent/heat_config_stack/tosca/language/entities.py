@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.constraints import asserted
-from heat_config_agent.tosca.grammar import (
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.constraints import asserted
+from heat_config_stack.tosca.language.grammar import (
     ANY,
     OCCURRENCES,
     SCALAR,

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.circles import circles, shown_circle
-from heat_config_agent.tosca.constraints import FUNCTIONS
-from heat_config_agent.tosca.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
-from heat_config_agent.tosca.primitives import kind_of
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.subjects import Subject, TypeSubject
-from heat_config_agent.tosca.value_paths import wrong_step
-from heat_config_agent.tosca.values import is_call
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.circles import circles, shown_circle
+from heat_config_stack.tosca.language.constraints import FUNCTIONS
+from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
+from heat_config_stack.tosca.language.primitives import kind_of
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
+from heat_config_stack.tosca.language.value_paths import wrong_step
+from heat_config_stack.tosca.language.values import is_call
 
 SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
 

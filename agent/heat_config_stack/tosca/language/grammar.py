@@ -1,6 +1,6 @@
 """The grammar of documents: the kinds of values, and the function that compares a value with a kind.
 
-`heat_config_agent.tosca.entities` has the keynames of every entity in these terms.
+`heat_config_stack.tosca.language.entities` has the keynames of every entity in these terms.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import primitives
-from heat_config_agent.tosca.report import Report, nearest
-from heat_config_agent.tosca.text import written
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language import primitives
+from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.text import written
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.definitions import Definition, PropertyDefinition, Type, definitions
-from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.report import Report
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.definitions import Definition, PropertyDefinition, Type, definitions
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.report import Report
 
 
 class OperationDefinition(Definition):

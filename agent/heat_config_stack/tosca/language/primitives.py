@@ -13,8 +13,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.tosca.text import written
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.language.text import written
 
 UNBOUNDED = "UNBOUNDED"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import values
-from heat_config_agent.tosca.definitions import PropertyDefinition
-from heat_config_agent.tosca.report import Report
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.report import Report
 
 _NARROWING = ("constraints", "type", "entry_schema", "key_schema")
 """Keynames through which an inherited value may no longer fit."""

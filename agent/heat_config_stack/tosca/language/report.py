@@ -11,11 +11,11 @@ from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import Path, Place
-from heat_config_agent.language.text import Text
-from heat_config_agent.tosca import budget
-from heat_config_agent.tosca.versions import SHORT, VERSIONS
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import Path, Place
+from heat_config_stack.language.text import Text
+from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.versions import SHORT, VERSIONS
 
 CODES = {
     "text": "yaml depth not-map duplicate",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.constraints import Clause, clauses
-from heat_config_agent.tosca.definitions import (
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.constraints import Clause, clauses
+from heat_config_stack.tosca.language.definitions import (
     ArtifactDefinition,
     CapabilityDefinition,
     Names,
@@ -18,9 +18,9 @@ from heat_config_agent.tosca.definitions import (
     Type,
     definitions,
 )
-from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
-from heat_config_agent.tosca.primitives import READERS
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, OperationDefinition
+from heat_config_stack.tosca.language.primitives import READERS
 
 SECTIONS = {
     "artifact_types": "tosca.artifacts.",

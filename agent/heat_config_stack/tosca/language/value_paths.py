@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from heat_config_agent.language.positions import Json
-from heat_config_agent.tosca.definitions import Schema
-from heat_config_agent.tosca.report import nearest
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.language.definitions import Schema
+from heat_config_stack.tosca.language.report import nearest
 
 _LISTS = frozenset({"list", "range"})
 _TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})

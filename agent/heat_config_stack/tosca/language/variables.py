@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from heat_config_agent.stack.definition import Tree
+from heat_config_stack.definition import Tree
 
 
 def variable(name: str) -> str:

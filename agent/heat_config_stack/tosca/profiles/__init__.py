@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.tosca import entities
-from heat_config_agent.tosca.definitions import Type
-from heat_config_agent.tosca.grammar import held
-from heat_config_agent.tosca.primitives import READERS
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.text import tosca_text
-from heat_config_agent.tosca.types import SECTIONS, DefinedType
-from heat_config_agent.tosca.versions import VERSIONS
+from heat_config_stack.tosca.language import entities
+from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.grammar import held
+from heat_config_stack.tosca.language.primitives import READERS
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.text import tosca_text
+from heat_config_stack.tosca.language.types import SECTIONS, DefinedType
+from heat_config_stack.tosca.language.versions import VERSIONS
 
 ALIASES = {
     "node_types": {

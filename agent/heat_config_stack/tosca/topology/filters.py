@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca import functions
-from heat_config_agent.tosca.constraints import check_clause, is_function
-from heat_config_agent.tosca.definitions import PropertyDefinition, Schema, Type
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.report import Report
-from heat_config_agent.tosca.service import Node
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language import functions
+from heat_config_stack.tosca.language.constraints import check_clause, is_function
+from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.topology.service import Node
 
 _IGNORES_CASE = frozenset({"architecture", "type", "distribution"})
 """Properties of the capability OperatingSystem that are compared in lower case (section 5.5.9)."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from heat_config_agent.language.positions import Path
-from heat_config_agent.tosca import budget
-from heat_config_agent.tosca.circles import circles, shown_circle
-from heat_config_agent.tosca.definitions import RequirementDefinition, Type
-from heat_config_agent.tosca.filters import check_filter, meets
-from heat_config_agent.tosca.functions import Scope
-from heat_config_agent.tosca.primitives import UNBOUNDED
-from heat_config_agent.tosca.report import nearest
-from heat_config_agent.tosca.service import Node, Requirement, Service
+from heat_config_stack.language.positions import Path
+from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.circles import circles, shown_circle
+from heat_config_stack.tosca.language.definitions import RequirementDefinition, Type
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.primitives import UNBOUNDED
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.topology.filters import check_filter, meets
+from heat_config_stack.tosca.topology.service import Node, Requirement, Service
 
 _COMPUTE = "tosca.nodes.Compute"
 _CONTAINER = "tosca.capabilities.Container"

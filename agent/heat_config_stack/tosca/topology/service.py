@@ -18,8 +18,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.definitions import (
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.definitions import (
     ArtifactDefinition,
     CapabilityDefinition,
     PropertyDefinition,
@@ -27,10 +28,9 @@ from heat_config_agent.tosca.definitions import (
     Type,
     definitions,
 )
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.grammar import EMPTY
-from heat_config_agent.tosca.subjects import Subject
-from heat_config_agent.tosca.templates import Relationship, Template
+from heat_config_stack.tosca.language.grammar import EMPTY
+from heat_config_stack.tosca.language.subjects import Subject
+from heat_config_stack.tosca.topology.templates import Relationship, Template
 
 _MERGED = ("properties", "attributes", "capabilities", "interfaces", "artifacts")
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.tosca.definitions import (
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.definitions import (
     CapabilityDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Type,
 )
-from heat_config_agent.tosca.documents import Document
-from heat_config_agent.tosca.entities import operations
-from heat_config_agent.tosca.interface_definitions import InterfaceDefinition, OperationDefinition
-from heat_config_agent.tosca.subjects import Subject
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, OperationDefinition
+from heat_config_stack.tosca.language.subjects import Subject
 
 
 class Interface:

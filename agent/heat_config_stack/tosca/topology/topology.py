@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import Json, Path
-from heat_config_agent.stack.definition import Tree
-from heat_config_agent.tosca import filters, requirements
-from heat_config_agent.tosca.definitions import CapabilityDefinition, Type
-from heat_config_agent.tosca.service import Node, Requirement, Service
-from heat_config_agent.tosca.templates import Relationship, Template
-from heat_config_agent.tosca.variables import variable
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Type
+from heat_config_stack.tosca.language.variables import variable
+from heat_config_stack.tosca.topology import filters, requirements
+from heat_config_stack.tosca.topology.service import Node, Requirement, Service
+from heat_config_stack.tosca.topology.templates import Relationship, Template
 
 COMPUTE = "tosca.nodes.Compute"
 HOSTED_ON = "tosca.relationships.HostedOn"

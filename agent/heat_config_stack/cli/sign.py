@@ -7,12 +7,13 @@ import json
 import os
 from pathlib import Path
 
-from heat_config_agent.cli import signed_lists, state_options, terminal
+from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.model import signed
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.signing import gate, ssh
 from heat_config_hooks.files import text_of
+from heat_config_stack.cli import signed_lists
 
 _SIGN = """\
 : Sign what machines with the policy rule `signers` verify. FILE is a document, a HOT template, an archive, or a folder
