@@ -175,13 +175,17 @@ class Operation(SoftwareDeployment):
             return self._act("UPDATE" if made else "CREATE")
         return ""
 
+    def _content(self, config: ConfigRecord) -> object:
+        compared = [each for each in config.inputs if each["name"] != _SURROUNDINGS]
+        return config.group, config.config, config.options, compared, config.outputs
+
     @property
     def _only_triggered(self) -> bool:
         return bool(self.properties["kind"] == "target_changed")
 
-    def needs_replace_failed(self) -> bool:
-        """Return False: a failed operation continues in place."""
-        return False
+    def action_of_update(self) -> str:
+        """Return UPDATE: the data of the resource says whether what makes has run."""
+        return "UPDATE"
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
