@@ -21,6 +21,8 @@ from heat_config_agent.sources.file import File, ShellConfig
 from heat_config_hooks import files
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 fault = pytest.mark.fault
 
 TEMPLATE = """\

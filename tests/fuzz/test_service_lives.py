@@ -29,7 +29,7 @@ from heat_config_agent.stack.resources import known_types
 from heat_config_agent.stack.session import Session
 from heat_config_agent.tosca import loader, reader
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 SECONDS = 10.0
 """Seconds of this process for one example at most; they are small."""
