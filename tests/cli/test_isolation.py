@@ -148,6 +148,7 @@ def test_each_level_means_what_it_says(
     assert result(heat)["deploy_stdout"] == "".join(f"{place}\n" for place in writable.split()) + content
 
 
+@pytest.mark.slow
 def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
     """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
