@@ -86,9 +86,7 @@ def later(folder: Path) -> Path:
     "the package is upgraded, removed and installed again in the middle of a run of a user's daemon",
     "the daemon is restarted, stopped and started as root's is, and the run ends once and is signalled once",
 )
-def test_daemons_of_users_are_restarted_stopped_and_named(
-    machine: Booted, heat: SignalServer, tmp_path: Path
-) -> None:
+def test_daemons_of_users_are_restarted_stopped_and_named(machine: Booted, heat: SignalServer, tmp_path: Path) -> None:
     """A user's daemon is restarted by an upgrade, named at the removal, and has left nothing after the purge."""
     home = machine.disk / f"home/{USER}"
     shutil.copy(later(tmp_path), machine.disk / "root/later.deb")
