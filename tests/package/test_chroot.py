@@ -49,20 +49,14 @@ def image(host: Booted) -> Iterator[Booted]:
 
 
 @pytest.mark.parametrize(
-    ("prepare", "environment"),
-    [
-        ("true", {}),
-        ("mount --bind /run /image/run", {}),
-        ("true", {"SYSTEMD_OFFLINE": "1"}),
-    ],
+    ("prepare", "variable"),
+    [("true", "A=1"), ("mount --bind /run /image/run", "A=1"), ("true", "SYSTEMD_OFFLINE=1")],
     ids=["proc", "run", "offline"],
 )
-def test_daemon_is_enabled_in_an_image_that_a_booted_host_builds(
-    image: Booted, prepare: str, environment: dict[str, str]
-) -> None:
+def test_daemon_is_enabled_in_an_image_that_a_booted_host_builds(image: Booted, prepare: str, variable: str) -> None:
     """The host's systemd decides nothing: the image has no os-collect-config, so its first boot starts the daemon."""
     assert image.run("sh", "-ec", prepare).code == 0
-    done = image.run("chroot", "/image", "dpkg", "--install", "/root/agent.deb", **environment)
+    done = image.run("env", variable, "chroot", "/image", "dpkg", "--install", "/root/agent.deb")
     assert (done.code, "os-collect-config" in done.out + done.err) == (0, False), done.out + done.err
     assert image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out == "enabled\n"
     assert image.run("test", "-e", "/usr/bin/heat-config-agent").code == 1
