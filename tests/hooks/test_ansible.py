@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
@@ -44,6 +45,18 @@ def lines(result: dict[str, Any]) -> list[str]:
     """Return the lines of the recap, which follows the output of ansible itself."""
     after = str(result["deploy_stdout"]).partition("PLAY RECAP")[2].partition("\n\n")[2]
     return after.splitlines()
+
+
+def marked(path: Path) -> dict[str, Any]:
+    """Return the variables in a file whose texts have the mark `!unsafe`."""
+
+    class Loader(yaml.SafeLoader):
+        """Reads the mark as nothing."""
+
+    Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
+    values = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506  # it is a SafeLoader
+    assert isinstance(values, dict)
+    return values
 
 
 @pytest.fixture
@@ -103,6 +116,90 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
         written = {"greeting": f"hello {values['text']}", "plain": "  as it is \n\n"} if action != "UPDATE" else {}
         assert {name: result[name] for name in ("greeting", "plain", "never") if name in result} == written
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
+
+
+COMMAND = "{{ lookup('pipe', 'touch %s') }}"
+"""A text that runs a command if ansible takes it for a template."""
+
+
+def test_no_text_of_an_input_is_a_template(driver: Driver) -> None:
+    """Texts, keys and items reach files as they are, also through facts and templates, and no command in them runs."""
+    canary = driver.folder / "canary"
+    command = COMMAND % canary
+    values: dict[str, object] = {
+        "word": f"p{command}",
+        "list": [command, "{% raw %}", "{# no comment #}", "12", "yes", "", "~"],
+        "map": {command: ["x", {"deep": command}], "12": "a", "yes": "b", "": "c"},
+        "yes": "{{ word }}",
+    }
+    role = driver.working("ansible") / "templates"
+    role.mkdir(parents=True)
+    (role / "page").write_text("{{ word }}|{{ list[0] }}")
+    expression = "{{ {'word': word, 'list': list, 'map': map, 'yes': vars['yes']} | to_json }}"
+    config = playbook(
+        {
+            "set_fact": {
+                "keys": "{{ map.keys() | list }}",
+                "joined": "{{ list | join(' ') }}",
+                "pairs": "{{ map | dict2items }}",
+            }
+        },
+        {"set_fact": {"again": "{{ keys[0] }}{{ joined }}{{ pairs[0].key }}"}},
+        {"debug": {"msg": "{{ again }} {{ item }}"}, "loop": "{{ list }}"},
+        {"shell": "printf %s {{ word | quote }} > {{ heat_outputs_path }}.shell"},
+        {"template": {"src": "templates/page", "dest": "{{ heat_outputs_path }}.page"}},
+        {"copy": {"content": expression, "dest": "{{ heat_outputs_path }}.seen"}},
+    )
+    result = driver.run(ours(config, inputs=values, outputs=["seen", "shell", "page"]))
+    assert result["deploy_status_code"] == 0, result
+    assert json.loads(result["seen"]) == values
+    assert (result["shell"], result["page"]) == (values["word"], f"p{command}|{command}")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_trusted_inputs_are_templates(driver: Driver) -> None:
+    """With the option, as in heat-agents, a text may refer to other variables."""
+    config = playbook({"copy": {"content": "{{ greeting }}", "dest": "{{ heat_outputs_path }}.said"}})
+    inputs = {"greeting": "hello {{ who }}", "who": "Ann"}
+    plain = driver.run(ours(config, "d1", inputs=inputs, outputs=["said"]))
+    assert plain["said"] == "hello {{ who }}"
+    trusted = driver.run(ours(config, "d2", inputs=inputs, outputs=["said"], options={"trusted_inputs": True}))
+    assert trusted["said"] == "hello Ann"
+
+
+def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
+    """An input `ansible_…` does not choose the interpreter of modules, and a sentence says that it is left out."""
+    canary = driver.folder / "canary"
+    interpreter = driver.folder / "interpreter"
+    interpreter.write_text(f'#!/bin/sh\ntouch {canary}\nexec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+    config = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [{"ping": {}}]}]
+    given = {"ansible_python_interpreter": str(interpreter), "ansible_connection": "no.such.one"}
+    chosen = playbook({"ping": {}})
+    assert driver.run(ours(chosen, "d1", inputs=given))["deploy_status_code"] == 0
+    assert not canary.exists()
+    del given["ansible_connection"]
+    trusted = driver.run(ours(config, "d2", inputs=given, options={"trusted_inputs": True}))
+    assert trusted["deploy_status_code"] == 0, trusted
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver, tmp_path: Path) -> None:
+    """Before 2.19, a key of a map without texts has no mark, so the playbook does not run with it."""
+    old = tmp_path / "old"
+    old.write_text('#!/bin/sh\n[ "$1" != --version ] || { echo "ansible-playbook [core 2.14.18]"; exit; }\ntouch ran\n')
+    old.chmod(0o755)
+    inputs = {"map": {"a": {COMMAND % "x": 1}, "b": "text"}}
+    config = playbook({"copy": {"content": "{{ map.a | to_json }}", "dest": "{{ heat_outputs_path }}.seen"}})
+    new = driver.run(ours(config, "d1", inputs=inputs, outputs=["seen"]))
+    assert json.loads(new["seen"]) == inputs["map"]["a"], new
+    driver.environment["HEAT_ANSIBLE_CMD"] = str(old)
+    result = driver.run(ours(config, "d2", inputs=inputs, outputs=["seen"]))
+    assert result["deploy_status_code"] == 125
+    assert "the input map has a key with «{», which ansible-core before 2.19" in result["deploy_stderr"]
+    assert not (driver.working("ansible") / "ran").exists()
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
@@ -180,7 +277,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert (asked / "cwd").read_text() == f"{working}\n"
     assert variables.name == "d1_variables.json"
     assert variables.parent != working
-    given = json.loads((asked / "variables").read_text())
+    given = marked(asked / "variables")
     path = given.pop("heat_outputs_path")
     assert given["heat_config_id"] == "d1"
     assert given["db_password"] == SECRET
@@ -200,7 +297,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d2", inputs=inputs, options={"deploy_credentials": True})
     driver.run(given)
-    assert json.loads((asked / "variables").read_text())["deploy_password"] == "credential-1"
+    assert marked(asked / "variables")["deploy_password"] == "credential-1"
     assert (asked / "argv").read_text().split("\0")[:3] == ["-i", "localhost,", str(working / "d2_playbook.yaml")]
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d3")
