@@ -65,7 +65,7 @@ def test_a_run_loads_what_it_needs(machine: Machine) -> None:
     assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS | RARE)
     ours = sorted(name for name in found if name.startswith("heat_config_"))
     assert len(ours) <= MOST, ours
-    assert not [name for name in found if name.startswith(("heat_config_agent.hot", "heat_config_agent.tosca"))]
+    assert not [name for name in found if name.startswith(("heat_config_stack.hot", "heat_config_stack.tosca"))]
 
 
 def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:

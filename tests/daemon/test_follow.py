@@ -86,6 +86,6 @@ def test_a_daemon_that_follows_nothing_has_no_process_beside_it(daemon: Daemon) 
     assert beside(daemon) == []
     daemon.stop()
     assert "heat_config_agent.daemon.daemon" in daemon.log
-    assert "heat_config_agent.follow" not in daemon.log
+    assert "heat_config_stack.follow" not in daemon.log
     assert "heat_config_agent.state.followed" not in daemon.log
     assert "heat_config_agent.daemon.following" not in daemon.log

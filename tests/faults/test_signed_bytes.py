@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import signed_lists
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model import signed
@@ -19,6 +18,7 @@ from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.signing import commits, gate, ssh
+from heat_config_stack.cli import signed_lists
 from support.repositories import Repository
 from support.shares import FOR
 from support.signers import Signer

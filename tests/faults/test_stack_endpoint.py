@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heat_config_agent.stack import endpoint
+from heat_config_stack.lifecycle import endpoint
 from support.loopback import wait_until
 from support.stacking import LONG, Stacks, ends, listens, signalled
 

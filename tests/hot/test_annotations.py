@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from heat_config_agent.cli.annotations import RULES, github, sarif
+from heat_config_stack.cli.annotations import RULES, github, sarif
 from hot.made import VERSION
 from hot.test_template_command import validate
 from support.machine import Machine

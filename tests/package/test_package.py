@@ -31,6 +31,7 @@ pytestmark = pytest.mark.timeout(600)
 PLACES = (
     "usr/bin/heat-config-",
     "usr/lib/python3/dist-packages/heat_config_agent/",
+    "usr/lib/python3/dist-packages/heat_config_stack/",
     "usr/lib/python3/dist-packages/heat_config_hooks/",
     "usr/lib/systemd/system-preset/50-heat-config-agent.preset",
     "usr/share/doc/heat-config-agent/",

@@ -15,7 +15,7 @@ from support.machine import BIN, Machine, deployment
 
 ROOT = Path(__file__).parents[2]
 
-PRODUCT = [*(ROOT / "agent/heat_config_agent").rglob("*.py"), *(ROOT / "hooks/heat_config_hooks").rglob("*.py")]
+PRODUCT = [path for folder in ("agent", "hooks/heat_config_hooks") for path in (ROOT / folder).rglob("*.py")]
 
 WRITES = """
 import os, sys

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.stack import plugins
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.plugins import plugins
+from heat_config_stack.resource_types import known_types
 from stack.made import made
 from stack.plugin_stack import PluginStack
 from stack.working import Working

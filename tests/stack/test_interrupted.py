@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.stack.lines import written
+from heat_config_stack.records.lines import written
 from stack.made import deployment, script, tried, value
 from support import loaded
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import psutil
 
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.store import Store
+from heat_config_stack.records import listing
+from heat_config_stack.records.store import Store
 from support.loopback import wait_until
 from support.machine import Done, Machine
 

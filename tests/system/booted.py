@@ -32,7 +32,12 @@ from support.tools import need, need_root
 _HERE = Path(__file__).parent
 _SOURCES = tuple(
     _HERE.parents[1] / name
-    for name in ("agent/heat_config_agent", "hooks/heat_config_hooks", "hooks/heat_config_compat")
+    for name in (
+        "agent/heat_config_agent",
+        "agent/heat_config_stack",
+        "hooks/heat_config_hooks",
+        "hooks/heat_config_compat",
+    )
 )
 _PACKAGES = "/usr/lib/python3/dist-packages"
 _COMPILED = _HERE.parents[1] / ".venv/machine-code"

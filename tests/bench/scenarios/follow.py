@@ -31,7 +31,7 @@ DOCUMENT = json.dumps({"deployments": []}).encode()
 _OURS = """if True:
     import json, os, resource, sys
     from pathlib import Path
-    from heat_config_agent.follow.follower import Follower
+    from heat_config_stack.follow.follower import Follower
     from heat_config_agent.settings import effective
     from heat_config_agent.state import followed, lock
 
