@@ -340,7 +340,7 @@ def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(machine: Mac
     levels = {"tmp": True}
     given = [isolated("tool", "print(1)\n", levels, group="python"), isolated("script", f"{SH}echo ran\n", levels)]
     program = "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"
-    words = [in_tmp, "-c", program, "--state-dir", machine.state, machine.write(given)]
+    words: list[str | Path] = [in_tmp, "-c", program, "--state-dir", machine.state, machine.write(given)]
     done = subprocess.run(words, env=machine.environment, check=False, capture_output=True, text=True)
     assert done.returncode == 1, done.stderr
     assert machine.agent("log", "script").out == "ran\n"
