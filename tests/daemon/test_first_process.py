@@ -91,6 +91,6 @@ def test_killed_daemon_ends_its_container(daemon: Daemon, apart: tuple[str, ...]
 def test_one_shot_run_is_process_1(machine: Machine, apart: tuple[str, ...]) -> None:
     """The output and the exit code of heat-config-apply are as elsewhere."""
     document = machine.write([deployment("d1", "#!/bin/sh\nexit 7\n")])
-    command = [*apart, BIN / "heat-config-apply", "--state-dir", machine.state, document]
+    command = [*apart, str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(document)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=machine.environment)
     assert (done.returncode, "exit code 7" in done.stdout) == (1, True), done.stderr
