@@ -32,7 +32,7 @@ CLOUD = (
         for name in (
             *("lifecycle_heat", "transports", "proxy_heat", "heat_faults", "exported_heat", "documented"),
             *("templates_heat", "signed_heat", "openstack", "real_barbican", "recipes"),
-            "swift_time",
+            *("swift_time", "replaced_heat"),
             "first_boot.py::test_the_stack_has_a_stock_image_install_it",
         )
     ),
