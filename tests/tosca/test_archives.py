@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.archives import METADATA
-from heat_config_agent.tosca.checker import Checked, Checker
+from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.files.archives import METADATA
 from tosca.archives import DEVICE, GOOD, LINK, MAIN, META, packed, with_mode
 
 ALONE = """\
@@ -104,6 +104,12 @@ def test_a_member_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
 def test_a_member_that_is_no_file_is_refused(mode: int, tmp_path: Path) -> None:
     """Links and devices are not taken."""
     assert codes(check(with_mode(tmp_path / "a.csar", "x", mode))) == ["archive-member"]
+
+
+def test_member_with_the_separator_of_windows_is_read(tmp_path: Path) -> None:
+    """Some programs write backslashes between folders; in an archive of a service it can mean nothing else."""
+    members = {name.replace("/", "\\"): content for name, content in GOOD.items()}
+    assert codes(check(packed(tmp_path / "a.csar", members))) == []
 
 
 def test_a_member_twice_is_refused(tmp_path: Path) -> None:
