@@ -232,7 +232,7 @@ class Launcher:
         """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
         running = active.running
         if running.hopeless:
-            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}"
+            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.title}"
             self._report.remarked(active.step, text)
         return running.close(), running.ending
 
@@ -269,7 +269,7 @@ class Launcher:
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.remarked(step, f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.title}: {note}")
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:
@@ -313,11 +313,11 @@ class Launcher:
         reason = scopes.missing() if self.settings.scopes else "the setting `scopes` is off"
         if not reason:
             try:
-                return start(scope=Scope(f"Heat deployment {deployment.name} ({deployment.action})", job.bounds))
+                return start(scope=Scope(f"Heat deployment {deployment.title} ({deployment.action})", job.bounds))
             except ScopeError as error:
                 reason = error.strerror or ""
                 if not job.bounds:
-                    self._report.warn(f"{deployment.name} has no scope of its own: {reason}")
+                    self._report.warn(f"{deployment.title} has no scope of its own: {reason}")
         if job.bounds:
             raise ScopeError(f"{' and '.join(job.bounds)} cannot be enforced: {reason}")
         return start()
@@ -332,7 +332,7 @@ def _obstacle(job: Job, error: Exception, folders: tuple[Path, ...]) -> Obstacle
     passing = isinstance(error, MemoryError)
     if isinstance(error, OSError):
         passing = error.errno in PASSING or (error.errno in UNUSABLE and _is_ours(error, folders))
-    return Obstacle(f"cannot start {job.deployment.name}: {obstacle(error)}", passing, cause(error) if passing else "")
+    return Obstacle(f"cannot start {job.deployment.title}: {obstacle(error)}", passing, cause(error) if passing else "")
 
 
 def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:

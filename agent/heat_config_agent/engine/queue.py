@@ -104,7 +104,7 @@ class Queue:
         now = processes.since_boot()
         is_news = before is None or before.reason != reason or now - before.said > REMINDER
         since, said = before.since if before else now, now if before is None or is_news else before.said
-        self.blocked[step.deployment.key] = Blocked(step.deployment.name, reason, cause, since, said)
+        self.blocked[step.deployment.key] = Blocked(step.deployment.title, reason, cause, since, said)
         return is_news
 
     def drop(self, key: str) -> None:

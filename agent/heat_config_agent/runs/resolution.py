@@ -197,7 +197,7 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
         fetched = folder / _ARTIFACTS if artifacts.VARIABLE in os.environ else None
         as_user.become(name, place, fetched, job.isolation)
     except (as_user.UserError, namespaces.IsolationError) as error:
-        reply, code = failure(CANNOT_START, f"cannot start {job.deployment.name}: {error}"), 0
+        reply, code = failure(CANNOT_START, f"cannot start {job.deployment.title}: {error}"), 0
     else:
         reply, code = as_user.carry_out(job, place)
     files.write(descriptor, as_user.encoded(reply))
