@@ -18,11 +18,11 @@ import manual
 from heat_config_agent.cli import agent, apply
 from heat_config_agent.settings.kinds import Setting, written
 from heat_config_agent.settings.schema import SECTIONS, SETTINGS
-from heat_config_agent.stack import heat_types
-from heat_config_agent.stack.resource import Resource
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.resources.servers import Placeholder
 from heat_config_hooks import standalone
+from heat_config_stack.resource import heat_types
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource_types import known_types
+from heat_config_stack.resource_types.servers import Placeholder
 
 WRITTEN = "<!-- `make reference` writes this page; do not edit it. -->\n"
 

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from support import pace
 from support.commands import SH, counted, let_go, runs, wait_for_text, waiting
 from support.machine import Done, Machine, deployment
 
@@ -29,7 +30,7 @@ def test_what_runs_is_left_alone(machine: Machine, command: list[str]) -> None:
 
     done = machine.agent(*command, "d1")
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
 
     assert done.code == 1
     assert "running" in done.err
@@ -45,7 +46,7 @@ def test_a_wish_is_left_for_the_agent_that_runs(machine: Machine) -> None:
 
     asked = machine.agent("retry", "d0")
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
 
     assert asked.code == 0
     assert str(process.pid) in asked.out

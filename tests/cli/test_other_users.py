@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, planted
+from support import kill_points, pace, planted
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer, wait_until
@@ -353,7 +353,7 @@ def test_a_run_of_another_user_outlives_the_agent(
         if "heat_config_agent.runs.resolution" in each.cmdline() and "python" in each.name()
     ]
     program.send_signal(signal.SIGKILL)
-    agent.communicate(timeout=30)
+    agent.communicate(timeout=pace.seconds(30))
     assert machine.processes() == []
     assert "the run has ended before it could report its result" in machine.agent("show", "d9").out
     tried(5)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import planted
+from support import pace, planted
 from support.loopback import SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 from support.tools import need
@@ -239,7 +239,7 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
     wait_until(lambda: bool(machine.agent("log", "d1").out))
     assert machine.agent("log", "d1").out == "it is ***\n"
     go.touch()
-    agent.communicate(timeout=30)
+    agent.communicate(timeout=pace.seconds(30))
     assert agent.returncode == 0
     assert traces(machine) == []
 

@@ -11,8 +11,11 @@ import pytest
 
 from heat_config_agent.cli import shortcut
 from heat_config_agent.settings import effective, paths
+from support import pace
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
+
+pytestmark = pytest.mark.new_process
 
 CODE = """if True:
     import sys
@@ -31,7 +34,7 @@ def applied(machine: Machine, *arguments: str, **environment: str) -> tuple[Done
     before = lock.stat().st_mtime_ns if lock.exists() else 0
     named = ["--state-dir", str(machine.state), *arguments, str(machine.folder / "document.json")]
     process = machine.start(sys.executable, "-c", CODE, *named, stdin=None, **environment)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=pace.seconds(30))
     return Done(process.returncode, out, err), lock.stat().st_mtime_ns != before
 
 
@@ -136,7 +139,7 @@ def test_what_another_agent_works_on_is_not_looked_at(idle: Machine) -> None:
         assert other.poll() is None
     idle.write(given[:-1])
     assert applied(idle)[0].code == 4
-    other.communicate(timeout=30)
+    other.communicate(timeout=pace.seconds(30))
 
 
 def test_what_fails_is_not_kept(machine: Machine) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
+from support import pace
 from support.governed import Governed
 from support.machine import deployment
 from support.signers import BOMB, Signer, sign
@@ -118,7 +119,7 @@ def test_a_script_is_read_once(governed: Governed, alice: Signer, tmp_path: Path
     thread = threading.Thread(target=serve)
     thread.start()
     done = governed.apply_file(main)
-    thread.join(10)
+    thread.join(pace.seconds(10))
     assert done.code == 0, done.err
     assert proof.read_text() == "ran\n"
     assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err

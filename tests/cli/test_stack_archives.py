@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.loopback import wait_until
 from support.machine import Done, Machine
 
@@ -19,6 +20,7 @@ PLUGIN = """
 import pathlib
 
 from heat.engine import attributes, properties, resource
+from support import pace
 
 HERE = pathlib.Path(__file__).parent.parent
 
@@ -172,7 +174,7 @@ class Archive:
         process = self.machine.start("heat-config-agent", "stack", *words, *self.places)
         wait_until(lambda: at in self.log, 60)
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=pace.seconds(60))
         (self.folder / "hold").unlink()
 
     @property
@@ -368,7 +370,7 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     process.stdout.close()
     assert "nothing was abandoned" in process.stderr.read()
     process.stderr.close()
-    assert process.wait(60) == 1
+    assert process.wait(pace.seconds(60)) == 1
     assert archive.states() == {"s": "CREATE_COMPLETE"}
     assert json.loads(archive("abandon", "s").out)["resources"]["disk"]["resource_id"] == "disk-1"
     assert archive.states() == {}

@@ -13,6 +13,8 @@ import pytest
 
 from support.machine import Machine
 
+pytestmark = pytest.mark.new_process
+
 SHOP = Path(__file__).parents[2] / "examples/hot/shop/shop.yaml"
 
 

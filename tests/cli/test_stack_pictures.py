@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from heat_config_agent.cli.stack import layout, svg
-from heat_config_agent.cli.stack.drawing import layers
-from heat_config_agent.cli.stack.graph import Node
-from heat_config_agent.cli.stack.layout import Layout, Line
-from heat_config_agent.cli.stack.timeline import Span
+from heat_config_stack.cli.stack import layout, svg
+from heat_config_stack.cli.stack.drawing import layers
+from heat_config_stack.cli.stack.graph import Node
+from heat_config_stack.cli.stack.layout import Layout, Line
+from heat_config_stack.cli.stack.timeline import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZE = (120.0, 44.0)

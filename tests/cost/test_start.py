@@ -14,6 +14,8 @@ from support.daemon import LONG, Daemon
 from support.loopback import Answer, Signal, SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 
+pytestmark = pytest.mark.new_process
+
 SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
 """Of the standard library: what takes long to load, and what is much and seldom needed."""
 
@@ -65,7 +67,7 @@ def test_a_run_loads_what_it_needs(machine: Machine) -> None:
     assert not found & (SLOW | SELDOM | SENDING | OTHERS | DAEMON | POLICY | SECRETS | CHANNELS | RARE)
     ours = sorted(name for name in found if name.startswith("heat_config_"))
     assert len(ours) <= MOST, ours
-    assert not [name for name in found if name.startswith(("heat_config_agent.hot", "heat_config_agent.tosca"))]
+    assert not [name for name in found if name.startswith(("heat_config_stack.hot", "heat_config_stack.tosca"))]
 
 
 def test_a_run_that_sends_a_result_loads_what_sends_it(machine: Machine, heat: SignalServer) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.daemon import LONG, Daemon, counting
 from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
@@ -188,7 +189,9 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
 
 def test_help_describes_the_command_run(daemon: Daemon) -> None:
     """`run` is said in the help, with its signals and exit codes."""
-    done = daemon.machine.start(str(BIN / "heat-config-agent"), "run", "--help").communicate(timeout=20)[0]
+    done = daemon.machine.start(str(BIN / "heat-config-agent"), "run", "--help").communicate(timeout=pace.seconds(20))[
+        0
+    ]
     assert all(word in done for word in ("--once", "HUP", "USR1", "TERM", "130"))
 
 

@@ -15,7 +15,10 @@ from support.daemon import LONG, Daemon
 from support.loopback import wait_until
 from support.repositories import Repository, template
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = [
+    pytest.mark.new_process("daemons"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+]
 
 
 def followed(daemon: Daemon) -> dict[str, Any]:
@@ -86,6 +89,6 @@ def test_a_daemon_that_follows_nothing_has_no_process_beside_it(daemon: Daemon) 
     assert beside(daemon) == []
     daemon.stop()
     assert "heat_config_agent.daemon.daemon" in daemon.log
-    assert "heat_config_agent.follow" not in daemon.log
+    assert "heat_config_stack.follow" not in daemon.log
     assert "heat_config_agent.state.followed" not in daemon.log
     assert "heat_config_agent.daemon.following" not in daemon.log

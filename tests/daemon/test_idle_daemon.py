@@ -12,6 +12,8 @@ from bench import heat, idle
 from support.loopback import wait_until
 from support.machine import deployment
 
+pytestmark = pytest.mark.new_process("daemons")
+
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 
 WINDOWS = (10_000, 12_000, 14_000, 16_000)

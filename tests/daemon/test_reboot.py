@@ -19,10 +19,13 @@ from typing import Any
 import psutil
 import pytest
 
+from support import pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 from support.repositories import template
+
+pytestmark = pytest.mark.new_process("daemons")
 
 ASK = "exit 194"
 
@@ -255,7 +258,7 @@ def test_once_with_a_reboot(
 
     command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(daemon.path)]
     program = machine.start("/usr/bin/env", *boot(), *command)
-    program.communicate(timeout=LONG)
+    program.communicate(timeout=pace.seconds(LONG))
     assert program.returncode == 0
     assert [each["deploy_stdout"] for each in heat.values("d1")] == ["boot 1\n"]
     assert ran(machine) == ["d1", "d1"]

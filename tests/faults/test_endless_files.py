@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import template_options
-from heat_config_agent.hot import reader
-from heat_config_agent.language import files as named_files
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.settings import layers
 from heat_config_agent.sources.config_drive import ConfigDrive
 from heat_config_agent.sources.file import File, ShellConfig
 from heat_config_hooks import files
+from heat_config_stack.cli import template_options
+from heat_config_stack.hot import reader
+from heat_config_stack.language import files as named_files
 from support.machine import BIN, Machine, deployment
+
+pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
 

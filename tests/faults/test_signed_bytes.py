@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import signed_lists
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model import signed
@@ -19,11 +18,13 @@ from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.signing import commits, gate, ssh
+from heat_config_stack.cli import signed_lists
 from support.repositories import Repository
 from support.shares import FOR
 from support.signers import Signer
 
 pytestmark = [
+    pytest.mark.takes(20),
     pytest.mark.skipif(
         not (shutil.which("git") and shutil.which("ssh-keygen")),
         reason="needs git and ssh-keygen: install openssh-client",

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from faults.test_clock import JUMPS, Clock
-from heat_config_agent.stack import spans
-from heat_config_agent.stack.records import ResourceRecord
 from heat_config_hooks import processes
+from heat_config_stack.records import spans
+from heat_config_stack.records.records import ResourceRecord
 from support.loopback import wait_until
 from support.machine import Machine
 from support.stacking import LONG, Stacks, ends, signalled
+
+pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
 FAILED = 1

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, TESTS, odd, places, tries
 from fuzz.test_services import LOADER, PIECES
-from heat_config_agent.cli.stack import nodes
-from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import AgentError
-from heat_config_agent.stack import deployments, preview, validation
-from heat_config_agent.stack.definition import Definition, Identity, Unresolved
-from heat_config_agent.stack.live import Stack, World
-from heat_config_agent.stack.records import DeploymentRecord
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.session import Session
-from heat_config_agent.tosca import loader, reader
+from heat_config_stack.cli.stack import nodes
+from heat_config_stack.definition import Definition, Identity, Unresolved
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.lifecycle import deployments, preview, validation
+from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.records.records import DeploymentRecord
+from heat_config_stack.resource_types import known_types
+from heat_config_stack.tosca.compilation import loader, reader
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 SECONDS = 10.0
 """Seconds of this process for one example at most; they are small."""

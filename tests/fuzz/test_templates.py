@@ -14,18 +14,18 @@ import yaml
 from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, TESTS, damaged, odd, places, tries
-from heat_config_agent.hot import loader
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.stack import scheduler
-from heat_config_agent.stack.definition import Definition, Identity, Later, Unresolved, requires, resolve
-from heat_config_agent.stack.live import World
 from heat_config_hooks import processes
+from heat_config_stack.definition import Definition, Identity, Later, Unresolved, requires, resolve
+from heat_config_stack.hot import loader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.lifecycle.live import World
+from heat_config_stack.resource import scheduler
 from hot import stacks
 from hot.language import Nothing
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 IDENTITY = Identity("s1", "i", "p")
 LONGEST = 20_000

@@ -16,9 +16,12 @@ import pytest
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
+from support import pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
+
+pytestmark = [pytest.mark.takes(60), pytest.mark.apart]
 
 ANSIBLE = BIN / "ansible-playbook"
 
@@ -508,7 +511,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
     wait_until(lambda: bool(living(str(stubborn))), seconds=90)
     (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[4:6] == ["-m", "heat_config_hooks.steps"]]
     hook.terminate()
-    apply.communicate(timeout=60)
+    apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 1
     wait_until(lambda: not living(str(machine.folder)), seconds=60)
     result = machine.agent("show", "d1", "--json").json["result"]
@@ -531,7 +534,7 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
     assert "\x1b" not in shown
     assert "PLAY RECAP" not in shown
     go.touch()
-    apply.communicate(timeout=60)
+    apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 0
     assert "\nchanged: second\n2 ok, 1 changed\n" in machine.agent("log", "d1").out
 

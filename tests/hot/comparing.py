@@ -25,7 +25,7 @@ import re
 from collections.abc import Container
 from typing import Any
 
-from heat_config_agent.hot import versions
+from heat_config_stack.hot import versions
 
 Result = dict[str, Any]
 

@@ -11,19 +11,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.cli.stack.definitions import all_mistakes
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.hot.loader import examine, load
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.mistakes import Invalid, Mistake
 from heat_config_agent.model.errors import AgentError, UsageError
-from heat_config_agent.stack import deployments, records, validation
-from heat_config_agent.stack.definition import Definition, Identity, Unresolved, resolve
-from heat_config_agent.stack.live import Stack, World
-from heat_config_agent.stack.records import CREATE, IN_PROGRESS, UPDATE, DeploymentRecord
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.resources.wait_conditions import WaitCondition
-from heat_config_agent.stack.session import Session
+from heat_config_stack.cli.stack.definitions import all_mistakes
+from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
+from heat_config_stack.hot.loader import examine, load
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.lifecycle import deployments, validation
+from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.records import records
+from heat_config_stack.records.records import CREATE, IN_PROGRESS, UPDATE, DeploymentRecord
+from heat_config_stack.resource_types import known_types
+from heat_config_stack.resource_types.wait_conditions import WaitCondition
 from hot import language
 
 PROJECT = "test_tenant_id"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import template
+from heat_config_stack.cli import template
 from hot.made import VERSION
 from support import planted
 

@@ -13,11 +13,11 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
-from heat_config_agent.hot import versions
-from heat_config_agent.hot.json_schema import functions, grammar
-from heat_config_agent.hot.text import heat_text
-from heat_config_agent.stack import json_schema, type_schemas
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.hot import versions
+from heat_config_stack.hot.json_schema import functions, grammar
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.resource import json_schema, type_schemas
+from heat_config_stack.resource_types import known_types
 from hot.conftest import CASES
 from hot.made import VERSION
 from hot.test_hot_cases import LOADER

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.hot import loader
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
+from heat_config_stack.hot import loader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
 from hot.made import IDENTITY, VERSION, define, examined
 
 VALUE = "{type: OS::Heat::Value, properties: {value: 1}}"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hot.made import VERSION
+from support import pace
 from support.machine import Done, Machine
 
 GOOD = (
@@ -36,7 +37,7 @@ outputs:
 def validate(machine: Machine, *arguments: str, told: str = "") -> Done:
     """Run the command to its end; `told` for it to say what it loads."""
     process = machine.start("heat-config-agent", "template", "validate", *arguments, PYTHONPROFILEIMPORTTIME=told)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
 
@@ -236,14 +237,14 @@ def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
 def test_what_it_loads_is_what_it_needs(machine: Machine, good: Path) -> None:
     """Other commands load none of it, and it loads nothing of the engine or of what speaks to servers."""
     done = validate(machine, str(good), told="1")
-    assert "heat_config_agent.hot.compiler" in done.err
+    assert "heat_config_stack.hot.compiler" in done.err
     assert not [
         each
-        for each in ("requests", "psutil", "heat_config_agent.state.journal", "heat_config_agent.stack.live")
+        for each in ("requests", "psutil", "heat_config_agent.state.journal", "heat_config_stack.lifecycle.live")
         if f"| {each}\n" in done.err
     ]
     other = machine.agent("status", PYTHONPROFILEIMPORTTIME="1")
-    assert "heat_config_agent.hot" not in other.err
+    assert "heat_config_stack.hot" not in other.err
 
 
 TYPED = (

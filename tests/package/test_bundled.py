@@ -19,14 +19,14 @@ from support.tools import need
 from system.booted import booted
 from system.test_service import SETTINGS, deploy, eventually, state_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PACKAGES = "usr/lib/heat-config-agent/lib/"
 
 MODULES = """
 import importlib, pkgutil, sys
-import heat_config_agent, heat_config_hooks, keystoneauth1.session, keystoneauth1.identity, websocket
-for top in (heat_config_agent, heat_config_hooks):
+import heat_config_agent, heat_config_hooks, heat_config_stack, keystoneauth1.session, keystoneauth1.identity, websocket
+for top in (heat_config_agent, heat_config_hooks, heat_config_stack):
     for each in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
         importlib.import_module(each.name)
 files = [str(getattr(each, "__file__", "")) for each in list(sys.modules.values())]

@@ -26,11 +26,12 @@ from support.tools import need
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, eventually, process, shown, state_of, status
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PLACES = (
     "usr/bin/heat-config-",
     "usr/lib/python3/dist-packages/heat_config_agent/",
+    "usr/lib/python3/dist-packages/heat_config_stack/",
     "usr/lib/python3/dist-packages/heat_config_hooks/",
     "usr/lib/systemd/system-preset/50-heat-config-agent.preset",
     "usr/share/doc/heat-config-agent/",

@@ -13,9 +13,11 @@ import pytest
 from support import kill_points
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.new_process
+
 ROOT = Path(__file__).parents[2]
 
-PRODUCT = [*(ROOT / "agent/heat_config_agent").rglob("*.py"), *(ROOT / "hooks/heat_config_hooks").rglob("*.py")]
+PRODUCT = [path for folder in ("agent", "hooks/heat_config_hooks") for path in (ROOT / folder).rglob("*.py")]
 
 WRITES = """
 import os, sys

@@ -18,6 +18,8 @@ import heat_config_hooks
 from heat_config_hooks import standalone
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.takes(150)
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 NOBODY = 65534

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.stack.store import Store
+from heat_config_stack.records.store import Store
 from stack.made import made
 from stack.working import Working
 

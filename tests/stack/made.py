@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.language.mistakes import Invalid, Mistake
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack.definition import (
+from heat_config_stack.definition import (
     Definition,
     Identity,
     Interface,
@@ -20,7 +18,9 @@ from heat_config_agent.stack.definition import (
     ResourceDefinition,
     Tree,
 )
-from heat_config_agent.stack.records import new_id
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records.records import new_id
 
 
 class Function(Later):

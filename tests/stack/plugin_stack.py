@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.hot.loader import define, load
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
-from heat_config_agent.stack import plugins
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.stack.records import new_id
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.definition import Identity
+from heat_config_stack.hot.loader import define, load
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
+from heat_config_stack.plugins import plugins
+from heat_config_stack.records.records import new_id
+from heat_config_stack.resource_types import known_types
 from stack.working import Working
 
 HEAD = "heat_template_version: 2018-08-31\n"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.stack import plugins
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.plugins import plugins
+from heat_config_stack.resource_types import known_types
 from stack.made import made
 from stack.plugin_stack import PluginStack
 from stack.working import Working
@@ -26,7 +26,7 @@ CLIENTS = {"keystoneclient": 1, "neutron_lib": 1, "tenacity": 3}
 def resources(tmp_path: Path) -> Path:
     """Return a copy of Heat's own resources."""
     if HEAT is None:
-        pytest.skip("no Heat in .venv/heat: run make test")
+        pytest.skip("no Heat in .venv/heat: run make test-all")
     return Path(shutil.copytree(HEAT / "engine" / "resources", tmp_path / "resources"))
 
 

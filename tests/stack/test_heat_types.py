@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.stack import heat_types, validation
-from heat_config_agent.stack.definition import Later, Look, Need
-from heat_config_agent.stack.resources import TYPES, known_types
-from heat_config_agent.stack.resources.servers import Placeholder
+from heat_config_stack.definition import Later, Look, Need
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.resource import heat_types
+from heat_config_stack.resource_types import TYPES, known_types
+from heat_config_stack.resource_types.servers import Placeholder
 from stack.made import Function, made
 from stack.working import Working
 
@@ -186,8 +187,8 @@ def test_a_placeholder_has_no_attribute_that_its_type_lacks(working: Working) ->
 def test_the_facts_are_read_only_for_a_cloud_resource() -> None:
     """A stack of our own types does not load them."""
     code = """
-from heat_config_agent.stack import heat_types
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack import heat_types
+from heat_config_stack.resource_types import known_types
 assert "OS::Heat::Value" in known_types()
 assert not heat_types._facts.cache_info().currsize
 assert "OS::Nova::Server" in known_types()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.stack.lines import written
+from heat_config_stack.records.lines import written
 from stack.made import deployment, script, tried, value
-from support import loaded
+from support import loaded, pace
 
 TESTS = Path(__file__).parents[1]
 
@@ -151,7 +151,7 @@ def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
         [sys.executable, str(TESTS / "stack/driver.py"), str(tmp_path), json.dumps(operation)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(tmp_path)},
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while not (tmp_path / "log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import LockedError, UsageError
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.store import FILE
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.records import listing
+from heat_config_stack.records.store import FILE
 from stack.made import made, tried, value
 from stack.working import Working
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack import plugin_imports
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.plugins import plugin_imports
 from stack.plugin_stack import PluginStack, plugin
 
 OLD = """

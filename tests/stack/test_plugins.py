@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack import plugins
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.plugins import plugins
+from heat_config_stack.resource_types import known_types
 from stack.made import made
 from stack.working import Working
 
@@ -226,7 +226,7 @@ def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
     code = f"""
     import sys
     from pathlib import Path
-    from heat_config_agent.stack import plugins
+    from heat_config_stack import plugins
     assert plugins.load([Path({str(tmp_path)!r})]).types
     assert not [name for name in sys.modules if name.partition(".")[0] in ("heat", "oslo_log")]
     """

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from heat_config_agent.model.entry import State
-from heat_config_agent.stack.definition import Definition
 from heat_config_agent.state import joint_flush, journal
 from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
+from heat_config_stack.definition import Definition
 from stack.made import deployment, made, script
 from stack.working import Working
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack import validation
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.resources.scaling import CHANGE, EXACT, PERCENT, new_size
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.resource_types import known_types
+from heat_config_stack.resource_types.scaling import CHANGE, EXACT, PERCENT, new_size
 from stack.made import made
 from stack.working import Working
 

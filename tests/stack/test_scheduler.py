@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Hashable
 
-from heat_config_agent.stack.scheduler import FIRST, LAST, Scheduler
+from heat_config_stack.resource.scheduler import FIRST, LAST, Scheduler
 
 
 def test_a_task_waits_for_its_key_or_for_a_while() -> None:

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.language.positions import Json
-from heat_config_agent.stack import plugins, validation
-from heat_config_agent.stack.definition import Definition, Later, Look, Unresolved
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.definition import Definition, Later, Look, Unresolved
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.plugins import plugins
+from heat_config_stack.resource_types import known_types
 from stack.made import Function, made, script, tried, value
 from stack.working import Working
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.stack import lines
-from heat_config_agent.stack.records import Record, ResourceRecord, StackRecord, to_json
-from heat_config_agent.stack.store import FILE, Store
+from heat_config_stack.records import lines
+from heat_config_stack.records.records import Record, ResourceRecord, StackRecord, to_json
+from heat_config_stack.records.store import FILE, Store
 from support.promises import seed
 
 

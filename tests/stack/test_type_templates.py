@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from heat_config_agent.hot import loader
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
-from heat_config_agent.stack import type_schemas, type_templates
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.definition import Identity
+from heat_config_stack.hot import loader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
+from heat_config_stack.resource import type_schemas, type_templates
+from heat_config_stack.resource_types import known_types
 
 
 def test_the_template_of_every_type_is_valid() -> None:

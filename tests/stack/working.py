@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.engine.report import Report
-from heat_config_agent.language.positions import Json
 from heat_config_agent.settings import effective
-from heat_config_agent.stack.definition import Definition, Loader
-from heat_config_agent.stack.live import Stack
-from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.snapshots import ArchivingSession
-from heat_config_agent.stack.types import Types
+from heat_config_stack.definition import Definition, Loader
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.machine import ThisMachine
+from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types import known_types
 from stack import made
 
 

@@ -23,6 +23,10 @@ class Request:
     headers: dict[str, str]
     body: bytes
     at: float
+    begun: float = 0.0
+    """When the headers had been received; this and the next in seconds since the epoch."""
+    ended: float = 0.0
+    """When the body had been received."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         length = int(self.headers.get("Content-Length", "0"))
+        begun = time.time()
         body = self.rfile.read(length)
         if len(body) < length:  # whoever sent it was killed meanwhile: it was not received
             self.close_connection = True
             return
-        answer = self.server.answer(Request(self.command, self.path, dict(self.headers), body, time.monotonic()))
+        moments = time.monotonic(), begun, time.time()
+        answer = self.server.answer(Request(self.command, self.path, dict(self.headers), body, *moments))
         time.sleep(answer.delay)
         if answer.reset:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

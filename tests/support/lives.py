@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.stack.store import Store
+from heat_config_stack.records.store import Store
 from support import loaded
 from support.machine import BIN, Machine
 from support.promises import forms, strays, too_open

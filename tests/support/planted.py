@@ -24,11 +24,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlsplit
 
-from heat_config_agent.cli import config, log, show, stack, status
+from heat_config_agent.cli import config, log, show, status
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import run_folder
-from heat_config_agent.stack import store
 from heat_config_agent.state import journal
+from heat_config_stack.cli import stack
+from heat_config_stack.records import store
 
 if TYPE_CHECKING:
     from heat_config_agent.model.entry import Entry

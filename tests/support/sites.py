@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from heat_config_agent.follow.follower import Follower
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.stack import listing
 from heat_config_agent.state import followed, lock
+from heat_config_stack.follow.follower import Follower
+from heat_config_stack.records import listing
 from support.repositories import Repository, template
 
 

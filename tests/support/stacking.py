@@ -11,8 +11,9 @@ from typing import Any
 
 import psutil
 
-from heat_config_agent.stack import listing
-from heat_config_agent.stack.store import Store
+from heat_config_stack.records import listing
+from heat_config_stack.records.store import Store
+from support import pace
 from support.loopback import wait_until
 from support.machine import Done, Machine
 
@@ -21,6 +22,7 @@ LONG = 60.0
 
 _SENDS = """\
 import sys, urllib.request
+from support import pace
 urllib.request.urlopen(urllib.request.Request(sys.argv[1], b"{}", {"X-Auth-Token": sys.argv[2]}), timeout=50)
 """
 
@@ -121,7 +123,7 @@ class Stacks:
 
 def ends(process: subprocess.Popen[str]) -> Done:
     """Return how a command ended, once it has."""
-    out, err = process.communicate(timeout=LONG)
+    out, err = process.communicate(timeout=pace.seconds(LONG))
     return Done(process.returncode, out, err)
 
 

@@ -24,14 +24,16 @@ def need(name: str, package: str) -> str:
     """Return the path of a program, or skip the test, saying how to get it."""
     path = shutil.which(name)
     if path is None:
-        pytest.skip(f"{name} is not installed: «apt install {package}» (make test does it, as root on Debian)")
+        pytest.skip(f"{name} is not installed: «apt install {package}» (make test-all does it, as root on Debian)")
     return path
 
 
 def need_salt() -> Path:
     """Return the folder with salt's programs, or skip the test, saying how to get it."""
     if not (SALT / "salt-call").exists():
-        pytest.skip(f"salt is not installed: «pip install salt» in an environment {SALT.parent} (make test does it)")
+        pytest.skip(
+            f"salt is not installed: «pip install salt» in an environment {SALT.parent} (make test-all does it)"
+        )
     return SALT
 
 
@@ -43,10 +45,10 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     need_root()
     path = OPENSTACK / name
     if not _starts(path):
-        pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test does it)")
+        pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test-all does it)")
     unshare, wrapper = need("unshare", "util-linux"), folder.parent / name
     if subprocess.run([unshare, "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
+        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
     folder.mkdir()
     (folder / "log").mkdir()
     inside = """sh -c 'mount --bind "$0" /var && exec "$@"'"""
@@ -66,11 +68,11 @@ def need_builder() -> None:
     if not (BUILDER / "disk-image-create").exists():
         pytest.skip(
             f"diskimage-builder is not installed: «pip install diskimage-builder» in an environment {BUILDER.parent} "
-            "(make test does it)"
+            "(make test-all does it)"
         )
 
 
 def need_root() -> None:
     """Skip the test where we are not root."""
     if os.geteuid() != 0:
-        pytest.skip("only root can do this: run make test as root")
+        pytest.skip("only root can do this: run the tests as root")

@@ -283,6 +283,9 @@ def heat(place: Place) -> None:
 
 # Swift
 
+_PATIENCE = 10
+"""Seconds in which its servers have to reach each other: half a second, as usual, is too short on a busy machine."""
+
 
 def swift(place: Place) -> None:
     """Swift's four servers, in one process as in its own functional tests; one disk, one copy."""
@@ -336,6 +339,7 @@ log_name = {name}
 pipeline = {name}-server
 [app:{name}-server]
 use = egg:swift#{name}
+conn_timeout = {_PATIENCE}
 """
 
 
@@ -351,6 +355,7 @@ pipeline = arrivals catch_errors proxy-logging tempurl authtoken keystoneauth pr
 [app:proxy-server]
 use = egg:swift#proxy
 account_autocreate = true
+conn_timeout = {_PATIENCE}
 [filter:arrivals]
 paste.filter_factory = system.openstack_place:arrivals
 folder = {place.folder}

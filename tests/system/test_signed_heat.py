@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli import signed_lists
 from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Known, Verb
 from heat_config_agent.model import signed
@@ -15,10 +14,14 @@ from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.signing import ssh
 from heat_config_hooks.values import replace
+from heat_config_stack.cli import signed_lists
 from support.signers import Signer
 from system.openstack import Lab
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client"),
+]
 
 TEMPLATE = """\
 heat_template_version: 2018-08-31

@@ -9,16 +9,18 @@ from typing import Any
 import pytest
 
 from heat_config_agent.engine.report import Report
-from heat_config_agent.hot.loader import define, load
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
 from heat_config_agent.settings import effective
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.stack.machine import ThisMachine
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.stack.session import Session
+from heat_config_stack.definition import Identity
+from heat_config_stack.hot.loader import define, load
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
+from heat_config_stack.lifecycle.machine import ThisMachine
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.resource_types import known_types
 from system.agents import Agents
 from system.openstack import Lab
+
+pytestmark = pytest.mark.takes(100)
 
 FOLDER = Path(__file__).with_name("templates")
 FILES = {"member.yaml": (FOLDER / "member.yaml").read_text()}

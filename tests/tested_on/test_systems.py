@@ -20,8 +20,8 @@ pytestmark = pytest.mark.timeout(1800)
 
 LOADED = """
 import importlib, pkgutil
-import heat_config_agent, heat_config_hooks
-for top in (heat_config_agent, heat_config_hooks):
+import heat_config_agent, heat_config_hooks, heat_config_stack
+for top in (heat_config_agent, heat_config_hooks, heat_config_stack):
     for module in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
         if module.name != "heat_config_agent.sources.websocket":  # Zaqar's, which takes python3-websocket
             importlib.import_module(module.name)

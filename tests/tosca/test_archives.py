@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.archives import METADATA
-from heat_config_agent.tosca.checker import Checked, Checker
+from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.files.archives import METADATA
 from tosca.archives import DEVICE, GOOD, LINK, MAIN, META, packed, with_mode
 
 ALONE = """\

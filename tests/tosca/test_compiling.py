@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack import validation
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.stack.resources import known_types
-from heat_config_agent.tosca import loader, reader
+from heat_config_stack.definition import Identity
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.resource_types import known_types
+from heat_config_stack.tosca.compilation import loader, reader
 
 FACTS: dict[str, dict[str, Any]] = {"host": {"num_cpus": 4, "mem_size": "8 GiB"}, "os": {"type": "linux"}}
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.tosca import loader, reader
+from heat_config_stack.definition import Identity
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.tosca.compilation import loader, reader
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

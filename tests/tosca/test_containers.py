@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from heat_config_agent.model.errors import UsageError
-from heat_config_agent.stack.definition import Definition, Identity
-from heat_config_agent.tosca import reader
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.definition import Definition, Identity
+from heat_config_stack.tosca.checks.checker import Checker
+from heat_config_stack.tosca.compilation import reader
 from support.containers import IMAGE, LASTING, Podman, own_podman, podman
 from support.machine import Done, Machine
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.tosca.checks.checker import Checker
 from support.machine import Machine
 
 FOLDER = Path(__file__).parents[2] / "examples/tosca"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.tosca.checker import Checker
-from heat_config_agent.tosca.reader import Wish, define
+from heat_config_stack.definition import Identity
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.tosca.checks.checker import Checker
+from heat_config_stack.tosca.compilation.reader import Wish, define
 from support.machine import BIN
 from tosca.hostile import DOCUMENTS
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.tosca import reader
+from heat_config_stack.definition import Identity
+from heat_config_stack.tosca.compilation import reader
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

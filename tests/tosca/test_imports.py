@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.checker import Checked, Checker
+from heat_config_stack.tosca.checks.checker import Checked, Checker
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_2\n"
 

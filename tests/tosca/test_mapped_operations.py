@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.stack.definition import Definition, Identity
-from heat_config_agent.stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_agent.tosca import hot_export, reader
+from heat_config_stack.definition import Definition, Identity
+from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.tosca.compilation import reader
+from heat_config_stack.tosca.export import hot_export
 from support.machine import Machine
 
 FACTS: dict[str, dict[str, Any]] = {"host": {"num_cpus": 4}, "os": {"type": "linux"}}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.checker import Checked, Checker
-from heat_config_agent.tosca.processors import lacking
+from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.files.processors import lacking
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
 

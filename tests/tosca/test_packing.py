@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.archives import METADATA
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.tosca.checks.checker import Checker
+from heat_config_stack.tosca.files.archives import METADATA
 from support.machine import Done, Machine
 from tosca.archives import GOOD
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heat_config_agent.tosca import budget
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.tosca.checks.checker import Checker
+from heat_config_stack.tosca.language import budget
 
 HEAD = """tosca_definitions_version: tosca_simple_yaml_1_3
 node_types:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.language.mistakes import Mistake
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.language.mistakes import Mistake
+from heat_config_stack.tosca.checks.checker import Checker
 
 FILES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))
 

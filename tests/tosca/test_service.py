@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.tosca.checker import Checker
-from heat_config_agent.tosca.requirements import candidates, is_for_machine
-from heat_config_agent.tosca.service import Service
+from heat_config_stack.tosca.checks.checker import Checker
+from heat_config_stack.tosca.topology.requirements import candidates, is_for_machine
+from heat_config_stack.tosca.topology.service import Service
 
 TEXT = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

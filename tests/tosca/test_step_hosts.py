@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from heat_config_agent.stack.definition import Identity
-from heat_config_agent.stack.definition.procedures import Delivery
-from heat_config_agent.tosca import reader
-from heat_config_agent.tosca.compiler import Reference
+from heat_config_stack.definition import Identity
+from heat_config_stack.definition.procedures import Delivery
+from heat_config_stack.tosca.compilation import reader
+from heat_config_stack.tosca.compilation.compiler import Reference
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.tosca.checker import Checker
+from heat_config_stack.tosca.checks.checker import Checker
 from tosca.verdicts import VERSIONS, difference
 
 CHECKER = Checker()

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.tosca.checker import Checked
+from heat_config_stack.tosca.checks.checker import Checked
 
 VERSIONS = ("1_0", "1_1", "1_2", "1_3")
 

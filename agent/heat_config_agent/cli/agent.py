@@ -7,35 +7,35 @@ import importlib
 from collections.abc import Sequence
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import state_options
+from heat_config_agent.cli import stack_package, state_options
 from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_agent.model.errors import ExitCode, UsageError
 
 COMMANDS = {
-    "run": "run",
-    "status": "status",
-    "show": "show",
-    "log": "log",
-    "wait": "wait",
-    "retry": "retry",
-    "forget": "forget",
-    "prune": "prune",
-    "pause": "pause",
-    "resume": "pause",
-    "poke": "pause",
-    "config": "config",
-    "doctor": "doctor",
-    "collect-logs": "collect_logs",
-    "hooks": "hooks",
-    "policy": "policy",
-    "sign": "sign",
-    "follow": "follow",
-    "stack": "stack",
-    "template": "template",
-    "migrate": "migrate",
-    "setup": "setup",
+    "run": "heat_config_agent.cli.run",
+    "status": "heat_config_agent.cli.status",
+    "show": "heat_config_agent.cli.show",
+    "log": "heat_config_agent.cli.log",
+    "wait": "heat_config_agent.cli.wait",
+    "retry": "heat_config_agent.cli.retry",
+    "forget": "heat_config_agent.cli.forget",
+    "prune": "heat_config_agent.cli.prune",
+    "pause": "heat_config_agent.cli.pause",
+    "resume": "heat_config_agent.cli.pause",
+    "poke": "heat_config_agent.cli.pause",
+    "config": "heat_config_agent.cli.config",
+    "doctor": "heat_config_agent.cli.doctor",
+    "collect-logs": "heat_config_agent.cli.collect_logs",
+    "hooks": "heat_config_agent.cli.hooks",
+    "policy": stack_package.COMMANDS["policy"],
+    "sign": stack_package.COMMANDS["sign"],
+    "follow": stack_package.COMMANDS["follow"],
+    "stack": stack_package.COMMANDS["stack"],
+    "template": stack_package.COMMANDS["template"],
+    "migrate": "heat_config_agent.cli.migrate",
+    "setup": "heat_config_agent.cli.setup",
 }
-"""Command → module in this package, in the order of `--help`."""
+"""Command → the module that declares it, in the order of `--help`."""
 
 _DESCRIPTION = """\
 Run the agent of this machine, and inspect and control its work. Only run, doctor and collect-logs contact Heat; all
@@ -86,5 +86,5 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     only = COMMANDS.get(first)
     for module in [only] if only else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
-        importlib.import_module(f"heat_config_agent.cli.{module}").add(commands)
+        importlib.import_module(module).add(commands)
     return parser

@@ -190,9 +190,9 @@ def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Name
         )
     if options.only:
         raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
-    from heat_config_agent.cli.stack import operations  # noqa: PLC0415  # slow to load, and only needed for templates
+    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
 
-    return operations.apply(settings, options.file[0], options, content)
+    return stack_package.apply(settings, options.file[0], options, content)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -115,11 +115,11 @@ def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
     entries = journal.read(settings.state)
     if not wanted or matching(entries, wanted):
         return settings, find(entries, wanted, str(settings.state), newest=True, status=settings.command("status"))
-    from heat_config_agent.cli.stack import sessions  # noqa: PLC0415  # only for deployments of stacks
+    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # only for deployments of stacks
 
     stack, slash, path = wanted.partition("/")
     if not slash:
-        names = sessions.deployments_named(settings, wanted)
+        names = stack_package.deployments_named(settings, wanted)
         if len(names) > 1:
             raise AgentError(
                 f"{wanted!r} is a deployment of several stacks: {', '.join(names)}", hint="give one of these names"
@@ -127,7 +127,7 @@ def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
         if not names:
             return settings, entry(settings, wanted)  # which says that there is none
         stack, _, path = names[0].partition("/")
-    folder, deployment = sessions.deployment_at(settings, stack, path)
+    folder, deployment = stack_package.deployment_at(settings, stack, path)
     runs = [each for each in journal.read(folder).values() if each.source.endswith(f"/{deployment}")]
     if not runs:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")

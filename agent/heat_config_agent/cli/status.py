@@ -8,7 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.deployments import plan
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
     elsewhere = _begun_elsewhere(settings, journal_keys)
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
-    stacks = _stacks(state)
+    stacks = stack_package.names(state)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
@@ -117,15 +117,6 @@ def run(options: argparse.Namespace) -> int:
         more = terminal.count(known - len(entries), "older deployment")
         terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
     return ExitCode.OK
-
-
-def _stacks(state: Path) -> list[str]:
-    """Return the names of all stacks, whose deployments have journals of their own."""
-    if not (state / "stacks").is_dir():
-        return []
-    from heat_config_agent.stack import listing  # noqa: PLC0415  # most machines have no stacks
-
-    return listing.names(state)
 
 
 def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, object]], state: Path) -> None:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, status, terminal
+from heat_config_agent.cli import stack_package, state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode, StateError, UsageError
@@ -200,9 +200,7 @@ def _unfinished(stack: tuple[str, Followed | None]) -> str:
 
 def _stack(state: Path, name: str, action: str) -> Callable[[], _View]:
     """Return a function that looks at a stack on this machine. Raises UsageError if the name is not valid."""
-    from heat_config_agent.stack import listing, store  # noqa: PLC0415  # deployments need none of them
-
-    path = listing.folder(state, name) / store.FILE
+    path = stack_package.records_file(state, name)
     seen: object = ()
     view = _View(code=ExitCode.NOT_THERE, line="")
 
@@ -211,7 +209,7 @@ def _stack(state: Path, name: str, action: str) -> Callable[[], _View]:
         changed = _last_change(path)
         if changed == seen:
             return view
-        seen, kept = changed, listing.kept(state, name)
+        seen, kept = changed, stack_package.kept(state, name)
         if kept is None or kept.blank:
             code = ExitCode.OK if action == "DELETE" else ExitCode.NOT_THERE
             view = _View(code=code, line=f"there is no stack {name} in {state}")

@@ -39,6 +39,17 @@ TRACE = "traceparent"
 _TRACE = "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 
 
+def title_of(owner: str, name: str) -> str:
+    """Return the name by which people know a deployment: STACK/RESOURCE as in Heat, or its own name.
+
+    `owner` is that of the deployment. Heat names a deployment after its config, which several resources may share.
+    """
+    if owner in ("", name):
+        return name
+    stack, _, rest = owner.partition("/")
+    return f"{stack}/{rest.rpartition('/')[2]}"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
     """Something wrong in a document, with its place."""
@@ -129,6 +140,11 @@ class Target:
         return self.kind != "none"
 
     @property
+    def is_temporary_url(self) -> bool:
+        """True for a temporary URL of Swift, whose object Heat reads."""
+        return self.kind == "url" and self.verb == "PUT" and "temp_url_sig=" in self.url.partition("?")[2]
+
+    @property
     def described(self) -> str:
         """A description of the target for people, without secrets."""
         if self.kind == "url":
@@ -203,6 +219,11 @@ class Deployment:
         """The input `traceparent`: where the deployment belongs in a trace; empty if it has no valid one."""
         value = self.input(TRACE)
         return value if isinstance(value, str) and re.fullmatch(_TRACE, value) else ""
+
+    @property
+    def title(self) -> str:
+        """The name by which people know the deployment, see `title_of`."""
+        return title_of(self.owner, self.name)
 
     @property
     def owner(self) -> str:

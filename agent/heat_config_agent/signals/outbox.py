@@ -30,6 +30,11 @@ PATIENCE = 90.0
 """Seconds after which a request counts as unanswered. Its own timeouts should end it sooner."""
 
 
+LANES = 8
+"""The most results that are sent to one Swift at the same time, because `servers.ROUNDING_SECONDS` are waited for
+each."""
+
+
 @dataclass(eq=False)
 class _Letter:
     key: str
@@ -38,6 +43,10 @@ class _Letter:
     begun: float | None = None
     """When its request began, in monotonic seconds; set by the sender."""
     withdrawn: bool = False
+
+    def is_withdrawn(self) -> bool:
+        """Return True if it is not to be sent any more."""
+        return self.withdrawn
 
     @functools.cached_property
     def server(self) -> str:
@@ -49,6 +58,8 @@ def _name_of(target: Target) -> str:
     from heat_config_agent.signals import servers  # noqa: PLC0415  # many runs have nothing to send
 
     user = target.credentials
+    if user is None and target.is_temporary_url:
+        return f"{servers.origin(target.url)} {hash(urlsplit(target.url).path) % LANES}"
     if user is None:
         return servers.origin(target.url)
     return f"{target.kind} {user.region_name} {servers.origin(user.auth_url)}"
@@ -228,7 +239,7 @@ class _Sender:
                 self._renewed, server = False, None
             try:
                 server = server or servers.server_of(self._target, self._ca_file)
-                answer = server.send(letter.target, letter.body)
+                answer = server.send(letter.target, letter.body, letter.is_withdrawn)
                 outcome = servers.judge(letter.key, answer, server.permanent)
                 if outcome.fate is Fate.REFUSED and letter.target.url:
                     outcome = replace(

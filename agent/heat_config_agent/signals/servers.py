@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qs, quote, urlsplit
 
 from heat_config_agent.model.deployment import WAIT_LIMIT, Credentials, Target
 from heat_config_agent.model.errors import UnreachableError
 from heat_config_agent.settings.in_force import refused_url
 from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.web.held_back import HeldBack
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -37,6 +38,14 @@ MESSAGE_SECONDS = 3600
 
 If the answer to a request is lost, the result is sent twice, and the second copy completes the next action: a queue
 does not say whether Heat has read a message."""
+
+ROUNDING_SECONDS = 1.5
+"""Seconds for which the last byte of a result for Swift is held back.
+
+Swift gives an object the time at which its request began, rounded up to a whole second, and Heat takes an object for a
+new result if that time is later than the beginning of the action. An object that was readable before its own time would
+also complete an action that begins in between. So the object has to become readable a second after its request began;
+the rest is for a Swift that begins late."""
 
 USERS = 32
 """The number of users whose tokens are kept for each server. Every deployment resource has its own user."""
@@ -118,8 +127,8 @@ class Server(Protocol):
     permanent: frozenset[int]
     """The HTTP status codes that a retry cannot change."""
 
-    def send(self, target: Target, body: bytes) -> web.Answer:
-        """Send a result. Raises UnreachableError."""
+    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:
+        """Send a result, unless it `is_withdrawn` before the server has it. Raises UnreachableError."""
 
 
 def _allow(url: str) -> None:
@@ -139,10 +148,11 @@ class _Web:
         self._host = origin.rpartition("/")[2].rpartition("@")[2]
         self._connection = web.Connection(origin, ca_file)
 
-    def send(self, target: Target, body: bytes) -> web.Answer:
+    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:
         _allow(target.url)
+        content = HeldBack(body, ROUNDING_SECONDS, is_withdrawn) if target.is_temporary_url else body
         try:
-            return self._connection.send(target.verb, target.url, body, {"Content-Type": "application/json"})
+            return self._connection.send(target.verb, target.url, content, {"Content-Type": "application/json"})
         except UnreachableError as error:
             raise UnreachableError(f"{self._host}: {error}") from error
 
@@ -164,7 +174,7 @@ class _OpenStack:
         """The user who was used last is the last."""
         self._id = str(uuid.uuid4())
 
-    def send(self, target: Target, body: bytes) -> web.Answer:
+    def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:  # noqa: ARG002
         cloud = self._user(target.credentials or NOBODY)
         if target.kind == "zaqar":
             return cloud.ask(

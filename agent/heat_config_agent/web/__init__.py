@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 from heat_config_agent.web.answers import Arriving, drain, is_page, read, within
 from heat_config_agent.web.direct import WRITABLE, Server
+from heat_config_agent.web.held_back import HeldBack
 from heat_config_agent.web.link_local import is_link_local
 from heat_config_hooks.values import dataclass
 
@@ -88,7 +89,7 @@ class Connection:
         self._direct = Server(origin, self._certificates)
         self._proxied: _Way | None = None
 
-    def send(self, verb: str, url: str, body: bytes, headers: Mapping[str, str]) -> Answer:
+    def send(self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str]) -> Answer:
         """Send one request to the unchanged URL, and return the answer of any status. Raises UnreachableError."""
         with within(SEND_SECONDS):
             return self.ask(verb, url, body, headers, 0)
@@ -111,7 +112,7 @@ class Connection:
         with within(seconds), self._way(url).exchange("GET", url, b"", headers, self._limits) as answer:
             yield answer
 
-    def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> Answer:
+    def ask(self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], largest: int) -> Answer:
         """Send one request, `within` a deadline that the caller has set, and return the answer.
 
         Its whole body is read, of up to `largest` bytes; with 0, only its beginning.
@@ -149,7 +150,7 @@ class _Way(Protocol):
     """A way to a server: `direct.Server` or `proxied.Server`."""
 
     def exchange(
-        self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
+        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> AbstractContextManager[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts."""
 

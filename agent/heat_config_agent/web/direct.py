@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from heat_config_agent import __version__
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.causes import broke_off, explained, no_answer, no_connection
+from heat_config_agent.web.held_back import HeldBack
 from heat_config_agent.web.link_local import host_header, with_plain_zone, without_zone
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -58,7 +59,7 @@ class Server:
 
     @contextlib.contextmanager
     def exchange(
-        self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
+        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> Iterator[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts.
 
@@ -129,7 +130,7 @@ class _Connection(http.client.HTTPConnection):
         """Set the longest silence of the server."""
         self.sock.settimeout(min(seconds, left()))
 
-    def write(self, verb: str, target: str, body: bytes, headers: Mapping[str, str]) -> None:
+    def write(self, verb: str, target: str, body: bytes | HeldBack, headers: Mapping[str, str]) -> None:
         """Send a request."""
         names = {name.lower() for name in headers}
         has_zone = "%" in self.host

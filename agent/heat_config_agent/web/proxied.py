@@ -22,6 +22,7 @@ from heat_config_agent.model.errors import ProxyError, UnreachableError
 from heat_config_agent.web import causes, link_local, proxies
 from heat_config_agent.web.answers import Arriving, Response, left
 from heat_config_agent.web.direct import PART, USUAL, WRITABLE
+from heat_config_agent.web.held_back import HeldBack
 
 _REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """The standard library's message if a proxy does not connect to a server."""
@@ -48,7 +49,7 @@ class Server:
 
     @contextlib.contextmanager
     def exchange(
-        self, verb: str, url: str, body: bytes, headers: Mapping[str, str], limits: tuple[float, float]
+        self, verb: str, url: str, body: bytes | HeldBack, headers: Mapping[str, str], limits: tuple[float, float]
     ) -> Iterator[Arriving]:
         """Send one request to the unchanged URL. The answer can be read while the context lasts.
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from unittest import mock
 
 from bench.scenario import OURS, Figure, Goal, Sample, Scenario, Subject
-from heat_config_agent.hot import loader
-from heat_config_agent.hot.source import Source
-from heat_config_agent.language.files import File
-from heat_config_agent.stack import validation
-from heat_config_agent.stack.definition import Identity, limits
-from heat_config_agent.stack.resources import known_types
+from heat_config_stack.definition import Identity, limits
+from heat_config_stack.hot import loader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.language.files import File
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.resource_types import known_types
 
 
 def template(deployments: int) -> str:

@@ -31,7 +31,7 @@ DOCUMENT = json.dumps({"deployments": []}).encode()
 _OURS = """if True:
     import json, os, resource, sys
     from pathlib import Path
-    from heat_config_agent.follow.follower import Follower
+    from heat_config_stack.follow.follower import Follower
     from heat_config_agent.settings import effective
     from heat_config_agent.state import followed, lock
 
@@ -120,7 +120,7 @@ def _needs() -> None:
         with contextlib.suppress(OSError):
             if subprocess.run([name, "--version"], capture_output=True, check=False).returncode == 0:
                 continue
-        raise LackingError(f"{Path(name).name} is not installed: make test installs it")
+        raise LackingError(f"{Path(name).name} is not installed: make test-all installs it")
 
 
 @contextlib.contextmanager

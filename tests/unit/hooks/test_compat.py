@@ -11,8 +11,8 @@ import heat_config_compat
 import heat_config_hooks
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.settings import policy
-from heat_config_agent.tosca import processors
 from heat_config_hooks.errors import MissingTool
+from heat_config_stack.tosca.files import processors
 
 SENTENCE = "the hook for the tool 'kubelet' is not installed; install the package heat-config-agent-compat"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.follow.demand import Demand
-from heat_config_agent.follow.git import Git
-from heat_config_agent.follow.origin import Origin
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.signing import ssh
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.git import Git
+from heat_config_stack.follow.origin import Origin
 from support.repositories import Repository
 from support.signers import Signer
 

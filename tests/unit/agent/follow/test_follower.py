@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.follow.follower import abandon, abandoned
 from heat_config_agent.model.errors import LockedError
-from heat_config_agent.stack import listing
 from heat_config_agent.state import followed, lock, requests
 from heat_config_hooks.values import replace
+from heat_config_stack.follow.follower import abandon, abandoned
+from heat_config_stack.records import listing
 from support.machine import Machine, small_disk
 from support.repositories import template
 from support.sites import Site

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.follow import oci
-from heat_config_agent.follow.origin import Origin
-from heat_config_agent.follow.sources import source
 from heat_config_agent.model.errors import SourceError, UsageError
+from heat_config_stack.follow import oci
+from heat_config_stack.follow.origin import Origin
+from heat_config_stack.follow.sources import source
 
 
 def digest(body: bytes) -> str:

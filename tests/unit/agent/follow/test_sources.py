@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.follow.origin import Origin
-from heat_config_agent.follow.sources import Source, source
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_hooks.values import replace
+from heat_config_stack.follow.origin import Origin
+from heat_config_stack.follow.sources import Source, source
 from support.repositories import Repository
 
 GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from heat_config_agent.deployments.redaction import OPEN
-from heat_config_agent.language.mistakes import Invalid
-from heat_config_agent.language.positions import Json
-from heat_config_agent.language.report import Report
-from heat_config_agent.language.text import Language, Text
 from heat_config_hooks.yaml_schema import YAML_1_2
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import Report
+from heat_config_stack.language.text import Language, Text
 
 OTHER = Language("Other", YAML_1_2, unique_keys=True, all_mistakes=True)
 

@@ -10,6 +10,7 @@ from heat_config_agent.model.deployment import Target
 from heat_config_agent.signals import delivery
 from heat_config_agent.signals.delivery import Delivery, Fate
 from heat_config_agent.signals.outbox import Outbox
+from support import pace
 from support.loopback import Answer, SignalServer
 
 Settle = Callable[[Delivery], list[Fate]]
@@ -22,7 +23,7 @@ def settle() -> Settle:
 
     def wait(waiting: Delivery) -> list[Fate]:
         fates: list[Fate] = []
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + pace.seconds(20)
         while waiting.busy and time.monotonic() < deadline:
             poll = select.poll()
             poll.register(waiting.fileno(), select.POLLIN)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import select
 import time
@@ -160,6 +161,63 @@ def test_results_for_one_server_go_in_order_over_one_connection(
     assert {each.fate for each in collect(20).values()} == {Fate.SENT}
     assert [each.path.split("?")[0] for each in heat.signals] == [f"/v1/{index}" for index in range(20)]
     assert heat.connections == 1
+
+
+def swift(heat: SignalServer, name: str) -> Target:
+    """Return the target of a `TEMP_URL_SIGNAL`."""
+    return url(f"{heat.origin}/v1/AUTH_a/container/{name}?temp_url_sig=5ec&temp_url_expires=2147483647", "PUT")
+
+
+def test_object_of_a_temporary_url_is_readable_after_its_own_time(
+    outbox: Outbox, collect: Collect, heat: SignalServer
+) -> None:
+    """Swift rounds the time at which a PUT began up; an action that begins later than the end is later than that."""
+    for index in range(4):
+        outbox.post(str(index), swift(heat, str(index)), b'{"x": 1}')
+    assert {each.fate for each in collect(4).values()} == {Fate.SENT}
+    assert [each.body for each in heat.signals] == [b'{"x": 1}'] * 4
+    for signal in heat.signals:
+        assert math.ceil(signal.begun) <= signal.ended
+
+
+def test_results_for_many_objects_share_a_few_connections(
+    outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Results for one object are sent one after the other."""
+    monkeypatch.setattr(servers, "ROUNDING_SECONDS", 0.0)
+    for index in range(40):
+        outbox.post(f"same {index}", swift(heat, "same"), b'{"x": %d}' % index)
+    collect(40)
+    assert heat.connections == 1
+    assert [int(each.body[6:-1]) for each in heat.signals] == list(range(40))
+    for index in range(40):
+        outbox.post(str(index), swift(heat, str(index)), b"{}")
+    collect(40)
+    assert 1 < heat.connections <= outbox_module.LANES
+
+
+def test_withdrawn_result_does_not_become_an_object(outbox: Outbox, heat: SignalServer) -> None:
+    """A result whose deployment is replaced while its last byte is held back would complete the next action."""
+    outbox.post("a", swift(heat, "a"), b"{}")
+    wait_until(lambda: heat.open == 1)
+    outbox.withdraw("a")
+    heat.settle()
+    assert heat.signals == []
+
+
+@pytest.mark.parametrize(
+    ("target", "is_temporary"),
+    [
+        (url("http://swift.example/v1/a/b/c?temp_url_sig=s&temp_url_expires=1", "PUT"), True),
+        (url("http://swift.example/v1/a/b/c?temp_url_expires=1&temp_url_sig=s", "PUT"), True),
+        (url("http://heat.example/v1/signal/arn?Signature=s", "POST"), False),
+        (url("http://example/temp_url_sig=s", "PUT"), False),
+        (Target(kind="none"), False),
+    ],
+)
+def test_temporary_url_is_told_from_other_targets(target: Target, is_temporary: bool) -> None:
+    """Only Swift's time of an object is compared with that of an action."""
+    assert target.is_temporary_url is is_temporary
 
 
 def test_a_slow_server_delays_nobody_else(

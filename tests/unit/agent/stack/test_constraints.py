@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.stack.definition import constraints, custom_constraints
-from heat_config_agent.stack.definition.constraints import boolean, declared, number, violated
+from heat_config_stack.definition import constraints, custom_constraints
+from heat_config_stack.definition.constraints import boolean, declared, number, violated
 
 GOOD = {
     "ip_addr": ["1.2.3.4", "::1", "::ffff:1.2.3.4"],

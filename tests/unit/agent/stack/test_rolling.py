@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from heat_config_agent.stack.rolling import Batch, Policy, from_json, plan, sizes, to_json
+from heat_config_stack.resource.rolling import Batch, Policy, from_json, plan, sizes, to_json
 
 
 def planned(members: list[str], target: int, policy: Policy, current: tuple[str, ...] = ()) -> list[Batch]:

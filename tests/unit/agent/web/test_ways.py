@@ -16,6 +16,7 @@ import pytest
 
 from heat_config_agent import web
 from heat_config_agent.web import Connection, direct
+from heat_config_agent.web.held_back import HeldBack
 from support import proxy, proxy_faults
 from support.certificates import CERTIFICATE
 from support.loopback import Answer, SignalServer, wait_until
@@ -120,6 +121,23 @@ def test_a_request_is_the_same_over_each_way(way: Way) -> None:
         "content-length": "3",
         "content-type": "a/b",
     }
+
+
+def test_request_whose_last_byte_is_held_back_is_the_same(way: Way) -> None:
+    """Its length is announced, and the body is not sent in chunks."""
+    way.connection().send("PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: False), {})
+    (request,) = way.stands.requests
+    found = {name.lower(): value for name, value in request.headers}
+    assert (request.verb, request.body, found["content-length"]) == ("PUT", b"xyz", "3")
+    assert "transfer-encoding" not in found
+
+
+def test_withdrawn_body_breaks_its_request_off(way: Way) -> None:
+    """The server does not get the last byte, and the next request has another connection."""
+    connection = way.connection()
+    trouble(lambda: connection.send("PUT", way.origin + PATH, HeldBack(b"xyz", 0.0, lambda: True), {}))
+    assert way.send(connection).body == BODY
+    assert [each.verb for each in way.stands.requests if each.body == b"xyz"] == []
 
 
 @pytest.mark.parametrize(("verb", "length"), [("GET", None), ("POST", "0"), ("PUT", "0")])

@@ -1,0 +1,73 @@
+"""The package `heat_config_stack`, as the agent knows it: the commands that it adds, and what other commands ask of it.
+
+Nothing else of the agent names that package. It is loaded when one of its commands runs, when a file is a template, or
+when there is a stack to look at; the agent carries out documents without it.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # as typing has it, which takes long to load
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from pathlib import Path
+    from types import SimpleNamespace
+
+    from heat_config_agent.settings.effective import Settings
+    from heat_config_stack.records.listing import Kept
+
+COMMANDS = {
+    "policy": "heat_config_stack.cli.policy",
+    "sign": "heat_config_stack.cli.sign",
+    "follow": "heat_config_stack.cli.follow",
+    "stack": "heat_config_stack.cli.stack",
+    "template": "heat_config_stack.cli.template",
+}
+"""Command → the module that declares it."""
+
+
+def apply(settings: Settings, file: str, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
+    """Create or update the stack of a template, and return the exit code of `heat-config-apply`."""
+    from heat_config_stack.cli.stack import operations  # noqa: PLC0415  # slow to load
+
+    return operations.apply(settings, file, options, content)
+
+
+def names(state: Path) -> Sequence[str]:
+    """Return the names of the stacks in a state directory."""
+    if not (state / "stacks").is_dir():  # most machines have no stacks
+        return ()
+    from heat_config_stack.records import listing  # noqa: PLC0415
+
+    return listing.names(state)
+
+
+def records_file(state: Path, name: str) -> Path:
+    """Return the file with the records of a stack, which changes with its state. Raises UsageError for a bad name."""
+    from heat_config_stack.records import listing, store  # noqa: PLC0415
+
+    return listing.folder(state, name) / store.FILE
+
+
+def kept(state: Path, name: str) -> Kept | None:
+    """Return the record of a stack, also while another process works on it; None if there is no such stack."""
+    from heat_config_stack.records import listing  # noqa: PLC0415
+
+    return listing.kept(state, name)
+
+
+def deployments_named(settings: Settings, resource: str) -> list[str]:
+    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
+
+    return sessions.deployments_named(settings, resource)
+
+
+def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:
+    """Return the folder of the journal of a stack, and the id of its deployment that a resource's path names.
+
+    Raises UsageError if there is no such stack or no such deployment.
+    """
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
+
+    return sessions.deployment_at(settings, stack, path)

@@ -1,0 +1,180 @@
+"""`heat-config-agent follow`: Keep stacks at the newest revisions of their sources, as sections [follow NAME] say."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.deployments.plan import clock
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.settings import effective
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.signals.notices.journal import reader_of as journal_of
+from heat_config_agent.state import followed, lock
+from heat_config_agent.state.followed import Followed, short
+from heat_config_stack.follow.follower import Follower, abandon, abandoned
+
+_COMPARED = 200
+"""Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""
+
+_EPILOG = """\
+The daemon does this by itself. Without a daemon, this command polls each source once, and carries out its newest
+revision if that is a new one. With --status it only shows the revisions.
+
+exit codes:
+  0  each stack is at the newest revision of its source
+  1  a source did not answer, or a revision is refused or has failed
+  2  bad usage or configuration
+  4  the daemon follows the source
+"""
+
+
+def add(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(
+        commands, "follow", "keep stacks at the newest revisions of their sources", __doc__, epilog=_EPILOG
+    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help="only the section [follow NAME]; default: all of them")
+    parser.add_argument("--status", action="store_true", help="only show the revisions, and ask no source")
+    parser.add_argument("--json", action="store_true", help="with --status: print one JSON list")
+    parser.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Poll sources once, or with `--attached` until standard input ends."""
+    if options.json and not options.status:
+        raise UsageError("--json requires --status")
+    settings = effective.make(os.environ, config=options.config, state=options.state_dir)
+    unknown = sorted(set(options.names) - {*settings.followed, *followed.names(settings.state)})
+    if unknown:
+        raise UsageError(f"there is no section [follow {unknown[0]}]", hint=f"`{settings.command('config')}` shows all")
+    names = tuple(options.names) or settings.followed
+    if options.status:
+        return _show(settings, options.names, as_json=options.json)
+    lock.guard(settings.state)
+    if options.attached:
+        return _attached(settings, names)
+    if not options.names:
+        _abandon(settings)
+    results = [_once(settings, name) for name in names]
+    return ExitCode.FAILED if any(record.problem for record in results) else ExitCode.OK
+
+
+@contextlib.contextmanager
+def _held(settings: Settings, name: str, note: Callable[[str], None]) -> Iterator[Follower]:
+    """Return what follows a source; no other process follows it meanwhile. Raises LockedError and StateError."""
+    with lock.held(followed.folder(settings.state, name)):
+        yield Follower(settings, name, note)
+
+
+def _once(settings: Settings, name: str) -> Followed:
+    """Poll one source, and print where its stack is, or the problem: also one that an earlier poll has noted."""
+    notes: list[str] = []
+
+    def note(text: str) -> None:
+        notes.append(f"follow {text}")
+        _note(text, name)
+
+    with _held(settings, name, note) as follower:
+        record = follower.step()
+    at = f"is at revision {short(record.revision)}" if record.revision else "has no revision yet"
+    if not record.problem:
+        terminal.say(terminal.line(f"{name}: {at}"))
+    elif not any(record.problem.startswith(text[:_COMPARED]) for text in notes):
+        terminal.say(terminal.line(record.problem), error=True)
+    return record
+
+
+def _note(text: str, stack: str = "") -> None:
+    """Print a line about an event of a stack: for the system's journal with the stack as a field, or with the time."""
+    line = terminal.line(f"follow {text}")
+    before = "<5>" if os.environ.get("JOURNAL_STREAM") else time.strftime("%Y-%m-%d %H:%M:%S ")
+    journal = journal_of(2, os.environ)
+    if journal is None or not journal.send(5, line, {"STACK": stack} if stack else {}):
+        terminal.say(f"{before}{line}", error=True)
+
+
+def _abandon(settings: Settings) -> None:
+    for record in abandoned(settings):
+        with lock.held(followed.folder(settings.state, record.name)):
+            abandon(settings, record, functools.partial(_note, stack=record.name))
+
+
+def _attached(settings: Settings, names: Sequence[str]) -> int:
+    """Follow the sources until standard input ends, as it does when the daemon ends, however that happens.
+
+    A byte on standard input polls all sources now. Revisions that are being carried out continue.
+    """
+    ended, hurry = threading.Event(), {name: threading.Event() for name in names}
+    threading.excepthook = lambda thread: terminal.defect(thread.exc_value)
+    threads = [threading.Thread(target=_follow, args=(settings, name, hurry[name]), daemon=True) for name in names]
+    threads.append(threading.Thread(target=_clear, args=(settings,), daemon=True))
+    for thread in threads:
+        thread.start()
+    while not ended.is_set():
+        if not os.read(sys.stdin.fileno(), 4096):
+            ended.set()
+        for event in hurry.values():
+            event.set()
+    return ExitCode.OK
+
+
+def _clear(settings: Settings) -> None:
+    try:
+        _abandon(settings)
+    except AgentError as error:
+        _note(str(error))
+
+
+def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
+    """Follow one source without end. A stack with a failure is tried again."""
+    problem = ""
+    while True:
+        try:
+            with _held(settings, name, functools.partial(_note, stack=name)) as follower:
+                while True:
+                    follower.step()
+                    problem = ""
+                    hurry.wait(follower.interval)
+                    hurry.clear()
+        except AgentError as error:
+            if str(error) != problem:
+                problem = str(error)
+                _note(f"{name}: {problem}", name)
+            hurry.wait(10)
+            hurry.clear()
+
+
+def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
+    records = [record for record in followed.records(settings.state) if not names or record.name in names]
+    if as_json:
+        terminal.say(json.dumps([followed.values(record) for record in records]))
+    else:
+        for line in lines(records):
+            terminal.say(line)
+    return ExitCode.FAILED if any(record.problem for record in records) else ExitCode.OK
+
+
+def lines(records: Sequence[Followed]) -> list[str]:
+    """Return a table of stacks that follow sources."""
+    rows = [("STACK", "REVISION", "SINCE", "SOURCE", "DETAILS")]
+    rows += [
+        (
+            record.name,
+            short(record.revision) or "-",
+            clock(record.since) if record.since else "-",
+            record.source or "-",
+            record.problem.partition(": ")[2] or "-",
+        )
+        for record in records
+    ]
+    return terminal.table(rows)

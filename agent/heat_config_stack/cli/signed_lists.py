@@ -1,0 +1,201 @@
+"""The lines of a signed list, for files or for configs."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from heat_config_agent.deployments import metadata, selection
+from heat_config_agent.model import signed
+from heat_config_agent.model.deployment import COMPONENT, TOOLLESS, Config, Deployment, Document, Input
+from heat_config_agent.model.errors import UsageError
+from heat_config_agent.sources import document_text
+from heat_config_hooks import strict_json
+from heat_config_hooks.files import take, text_of
+from heat_config_hooks.values import replace
+from heat_config_stack.cli.languages import TOSCA, is_packed, language_of
+from heat_config_stack.hot import reader
+from heat_config_stack.hot.source import Source
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.language.files import File
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+
+Read = Callable[[str], bytes]
+"""Returns the content of a file. Raises OSError, and what it raises itself."""
+
+_FUNCTION = re.compile(
+    "get_.*|resource_facade|str_.*|list_join|map_.*|repeat|digest|yaql|if|equals|not|and|or|contains|make_url|filter|Ref|Fn::.*"
+)
+"""Names of functions. A map with one such key is a function, and its value is not in the template."""
+
+_CONFIGS = ("OS::Heat::SoftwareConfig", "OS::Heat::StructuredConfig", "OS::Heat::SoftwareComponent")
+
+
+def content_of(name: str, read: Read = take) -> bytes:
+    """Return the content of a file that the command names. Raises UsageError."""
+    try:
+        return read(name)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+
+
+def file_lines(name: str, environments: Sequence[str], read: Read = take) -> Iterator[str]:
+    """Yield the line of each file of a document, template, archive or folder, as `read` reads it. Raises UsageError."""
+    folder = os.path.dirname(os.path.abspath(name))  # noqa: PTH100, PTH120  # as `signing.gate` has it
+    for path in _paths(name, environments, read):
+        inside = os.path.relpath(path, folder)
+        if inside == f"{os.path.basename(name)}{signed.SUFFIX}":  # noqa: PTH119
+            hint = "let --configs write another file with --output, and name that one"
+            raise UsageError(f"{name} names {inside}, which its list of files would replace", hint=hint)
+        if not inside.isprintable():
+            raise UsageError(f"cannot sign {inside!a}: a signed list cannot contain this name", hint="rename the file")
+        yield f"{signed.digest(content_of(path, read))}  {inside}\n"
+
+
+def _paths(name: str, environments: Sequence[str], read: Read) -> list[str]:
+    if os.path.isdir(name):  # noqa: PTH112
+        return members(name)
+    if not _is_hot(name, read):
+        if environments:
+            raise UsageError(f"--environment is for HOT templates, and {name} is not one")
+        if language_of(name) == TOSCA and not is_packed(name):
+            hint = "sign its folder, or the archive that `heat-config-agent template pack` makes"
+            raise UsageError(f"cannot sign {name}: it is only one file of a TOSCA service", hint=hint)
+        return [name]
+    source = _read(name, environments, read)
+    return [source.template.name, *(environment.name for environment in source.environments), *source.files]
+
+
+def members(name: str) -> list[str]:
+    """Return the paths of the files in a folder, without hidden ones."""
+    paths = []
+    for place, folders, files in os.walk(name):
+        folders[:] = [folder for folder in folders if not folder.startswith(".")]
+        paths += [f"{place}/{file}" for file in files if not file.startswith(".")]
+    return paths
+
+
+def _read(name: str, environments: Sequence[str], read: Read) -> Source:
+    source, missing = reader.read(name, environments, {}, take=read)
+    if missing:
+        raise UsageError(f"cannot sign {name}: {missing[0].problem}", hint=missing[0].hint)
+    return source
+
+
+def _is_hot(name: str, read: Read = take) -> bool:
+    if is_packed(name) or b"heat_template_version" not in (content := content_of(name, read)):
+        return False
+    value = document_text.load(text_of(content), name)
+    return isinstance(value, Mapping) and "heat_template_version" in value
+
+
+def config_lines(name: str, target: str, environments: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the line of each config of a document, or of a template and its nested ones. Raises UsageError."""
+    if _is_hot(name):
+        source = _read(name, environments, functools.partial(_take, os.path.realpath(target)))
+        nested = (File(path, text) for path, text in source.files.items() if "heat_template_version" in text)
+        for file in (source.template, *nested):
+            prefix = "" if file is source.template else f"{os.path.relpath(file.name, os.path.dirname(name) or '.')}: "  # noqa: PTH120
+            for place, config in _of_template(file, source):
+                yield _config_line(f"{prefix}{place}", config)
+        return
+    content = document_text.load(text_of(content_of(name)), name)
+    for place, config in _of_document(Document(source="file", content=content), name):
+        yield _config_line(place, config)
+
+
+def _config_line(place: str, config: Config) -> str:
+    return f"{signed.config_digest(config.tool, config.config, config.options)}  {place}\n"
+
+
+def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config]]:
+    name = file.name
+    try:
+        sections = heat_text(name, file.text, "template_format").value
+    except Invalid as error:
+        if file is not source.template:
+            return  # a file for get_file that only looks like a template
+        raise UsageError(f"cannot sign {name}: {error.mistakes[0].problem}") from None
+    resources = sections.get("resources") if isinstance(sections, dict) else None
+    for resource, definition in resources.items() if isinstance(resources, dict) else ():
+        if not isinstance(definition, dict) or definition.get("type") not in _CONFIGS:
+            continue
+        named = definition.get("properties") or {}
+        keys = ("group", "config", "configs", "options")
+        try:
+            values = _static({key: named.get(key) for key in keys}, file.name, source)
+        except ValueError as error:
+            problem = f"the config {resource} is known only when it is deployed: it uses {error}"
+            raise UsageError(f"cannot sign {name}: {problem}", hint="let inputs give it its values") from None
+        entry = {"id": resource, "name": resource, "inputs": [], "outputs": [], "options": values.get("options") or {}}
+        if definition["type"] == _CONFIGS[2]:
+            entry |= {"group": COMPONENT, "config": {"configs": _with_actions(values["configs"])}}
+        else:
+            entry |= {"group": values.get("group") or "Heat::Ungrouped", "config": values.get("config", "")}
+        yield from _of_document(Document(source="file", content=[entry]), name)
+
+
+def _take(target: str, path: str) -> bytes:
+    """Return the content of a file; nothing for the signed list itself, which is written after the template is read."""
+    return b"" if os.path.realpath(path) == target else take(path)
+
+
+def _with_actions(configs: Json) -> Json:
+    """Return the configs of a component with Heat's default of the actions."""
+    if not isinstance(configs, list):
+        return configs
+    return [{"actions": ["CREATE", "UPDATE"], **each} if isinstance(each, dict) else each for each in configs]
+
+
+def _static(value: Json, base: str, source: Source) -> Json:
+    """Return a value with the texts of files in the place of get_file. Raises ValueError if it has other functions.
+
+    `base` is the template that has the value.
+    """
+    if isinstance(value, list):
+        return [_static(item, base, source) for item in value]
+    if not isinstance(value, dict):
+        return value
+    function = next(iter(value)) if len(value) == 1 else ""
+    if function == "get_file" and isinstance(value[function], str):
+        path = source.find(value[function], base)
+        return source.files[path] if path else ""
+    if _FUNCTION.fullmatch(function):
+        raise ValueError(function)
+    return {key: _static(item, base, source) for key, item in value.items()}
+
+
+def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:
+    """Yield the name and config of each deployment, and of each action of a component. Raises UsageError."""
+    parsed = metadata.parse(document)
+    if parsed.mistakes:
+        raise UsageError(f"cannot sign {name}: {parsed.mistakes[0]}")
+    for deployment in parsed.deployments:
+        for action in _actions(deployment):
+            chosen = deployment
+            if action:
+                chosen = replace(deployment, inputs=(Input(name="deploy_action", value=action),))
+            config = selection.select(chosen)
+            if isinstance(config, tuple):
+                raise UsageError(f"cannot sign {name}: {config[0]}")
+            if isinstance(config, Config) and deployment.group not in TOOLLESS:
+                yield f"{deployment.name} {action}".rstrip(), config
+
+
+def _actions(deployment: Deployment) -> Iterator[str]:
+    """Yield the actions of a component; for any other deployment, one empty text."""
+    config: Any = deployment.config
+    if deployment.group != COMPONENT:
+        yield ""
+        return
+    if isinstance(config, str):
+        with contextlib.suppress(ValueError):  # `select` reports it
+            config = strict_json.loads(config)
+    configs = config.get("configs") if isinstance(config, Mapping) else None
+    for each in configs if isinstance(configs, list) else ():
+        yield from (each.get("actions") or ()) if isinstance(each, Mapping) else ()

@@ -1,0 +1,103 @@
+"""The deployments that a stack will make, as far as they are known in advance.
+
+Attributes of resources are not known in advance. Of a group, only the first member is included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from heat_config_agent.deployments.redaction import Concealer
+from heat_config_stack.definition import Definition
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import validation
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord
+from heat_config_stack.resource.config_service import new_config
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.configs import Config
+from heat_config_stack.resource_types.deployment import SoftwareDeployment
+from heat_config_stack.resource_types.groups import SoftwareDeploymentGroup
+
+ACTIONS = (CREATE, UPDATE, SUSPEND, RESUME, DELETE)
+
+
+class Foreseen(NamedTuple):
+    """A deployment that a stack will make."""
+
+    outer: str
+    """The name of the resource of the outermost stack that has the deployment."""
+    name: str
+    """The path of its resource, e.g. `web/0/install`."""
+    action: str
+    entry: dict[str, Json]
+    """The deployment as an entry of a server's metadata."""
+    conceal: Concealer
+    """Hides the secret parameters of its stack in what is shown."""
+
+
+def deployments(definition: Definition, types: Types) -> Iterator[Foreseen]:
+    """Yield the deployments of a stack and its child stacks, for each action of their life.
+
+    A resource that cannot be defined is left out: its mistakes are reported elsewhere.
+    """
+    configs: dict[str, ConfigRecord] = {}
+    yield from _of_stack((), definition, types, configs)
+    for child in validation.children(definition, types):
+        names = [str(word).partition("<")[0] for word in child.path if word != "resources"]
+        yield from _of_stack(tuple(names), child.definition, types, configs)
+
+
+def _of_stack(
+    outer: tuple[str, ...], definition: Definition, types: Types, configs: dict[str, ConfigRecord]
+) -> Iterator[Foreseen]:
+    stack = validation.unmade(definition, types)
+    resources = [resource for name in definition.resources if (resource := _defined(stack, name)) is not None]
+    for resource in resources:
+        if isinstance(resource, Config) and (config := _config(resource)) is not None:
+            configs[resource.name] = config
+    for config in configs.values():  # also those of outer stacks, which groups refer to
+        stack.world.store.put(config)
+    for resource in resources:
+        path = (*outer, resource.name)
+        if isinstance(resource, SoftwareDeploymentGroup) and (member := _member(resource, definition)) is not None:
+            yield from _of_stack(path, member, types, configs)
+        if not isinstance(resource, SoftwareDeployment):
+            continue
+        for action in ACTIONS:
+            config = _foreseen(resource, action)
+            if config is not None:
+                yield Foreseen(path[0], "/".join(path), action, config.entry(), definition.conceal)
+
+
+def _defined(stack: Stack, name: str) -> Resource | None:
+    try:
+        return stack.as_defined(name)
+    except Exception:  # noqa: BLE001  # a mistake, or a defect of a plug-in
+        return None
+
+
+def _config(resource: Config) -> ConfigRecord | None:
+    """Return a config whose id is what a reference to its resource is in a stack in which nothing exists."""
+    try:
+        config = new_config({"name": resource.name, **resource.content()}, resource.stack.id)
+    except Exception:  # noqa: BLE001  # a mistake
+        return None
+    config.id = resource.name
+    return config
+
+
+def _member(resource: SoftwareDeploymentGroup, definition: Definition) -> Definition | None:
+    try:
+        return resource.first_member(definition.identity)
+    except Exception:  # noqa: BLE001  # a mistake, or a list of servers that is known later
+        return None
+
+
+def _foreseen(resource: SoftwareDeployment, action: str) -> ConfigRecord | None:
+    try:
+        return resource.foreseen(action)
+    except Exception:  # noqa: BLE001  # a mistake, or a config that is known later
+        return None

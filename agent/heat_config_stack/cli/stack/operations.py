@@ -1,0 +1,315 @@
+"""The commands that change a stack: they open it, show their progress, and print the outcome at the end."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import textwrap
+import time
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.effective import Settings
+from heat_config_stack.cli.mistakes import mistake_line
+from heat_config_stack.cli.stack import definitions, plan, sessions, signatures, timeline, values
+from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.definition import Definition
+from heat_config_stack.hot import capabilities
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.report import ordered
+from heat_config_stack.lifecycle import advice, deployments
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
+from heat_config_stack.resource.types import Types
+
+Command: TypeAlias = Callable[[argparse.Namespace], int]
+
+_STDERR_LINES = 5
+"""Number of lines of standard error that are shown of a failed deployment."""
+
+
+def with_mistakes(command: Command) -> Command:
+    """Return the command so that it prints the mistakes of a template, each with its position."""
+
+    @functools.wraps(command)
+    def run(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except Invalid as invalid:
+            for each in invalid.mistakes:
+                terminal.say(mistake_line(each, "error", "bad", invalid.conceal), error=True)
+            return ExitCode.USAGE
+
+    return run
+
+
+def _types(settings: Settings) -> Types:
+    return sessions.types(settings.words("plugin_dirs"))
+
+
+def _warned(settings: Settings, definition: Definition) -> None:
+    tools = tuple(Tools(settings.hooks, sessions.warned).installed())
+    found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
+    for each in ordered(advice.once(capabilities.once(found))):
+        terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
+
+
+@with_mistakes
+def create(options: argparse.Namespace) -> int:
+    """Create a stack, or continue its creation."""
+    settings = state_options.of(options)
+    definition = definitions.new(options, options.name, _types(settings))
+    _warned(settings, definition)
+    if options.dry_run:
+        return plan.show(settings, definition, None, as_json=options.json)
+    return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
+
+
+def _making(session: Session, definition: Definition, options: argparse.Namespace) -> None:
+    session.create(definition, rollback=options.rollback)
+
+
+@with_mistakes
+def update(options: argparse.Namespace) -> int:
+    """Update a stack."""
+    settings = state_options.of(options)
+    stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
+    definition = definitions.changed(options, stack)
+    _warned(settings, definition)
+    if options.dry_run:
+        return plan.show(settings, definition, stack, as_json=options.json)
+    return carry_out(
+        settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
+    )
+
+
+@with_mistakes
+def preview_(options: argparse.Namespace) -> int:
+    """Show what create or update would do."""
+    settings = state_options.of(options)
+    name = options.name or "preview"
+    if options.name and sessions.there(settings, name):
+        stack = sessions.look(settings, name)
+        definition = definitions.changed(options, stack)
+        _warned(settings, definition)
+        return plan.show(settings, definition, stack, as_json=options.json)
+    definition = definitions.new(options, name, _types(settings))
+    _warned(settings, definition)
+    return plan.show(settings, definition, None, as_json=options.json)
+
+
+def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
+    """Create the stack of a template, or update it; its name is the name of the file by default.
+
+    `content` is the content of the file, if it has been read already.
+    """
+    opened = signatures.opened(options, template)
+    name = definitions.default_name(opened.path) if options.name is None else options.name
+    if options.name is None and not listing.is_name(name):
+        raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
+    options = argparse.Namespace(**vars(options))
+    options.parameter = [*options.parameter, *options.input]
+    options.name, options.template, options.file = name, template, None
+    options.existing, options.clear_parameter, options.timeout = False, [], None
+    options.content, options.opened = content, opened
+    return with_mistakes(lambda options: _applied(settings, options))(options)
+
+
+def _applied(settings: Settings, options: argparse.Namespace) -> int:
+    if options.plan:
+        stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
+    else:
+        stack = sessions.outline(settings, options.name)
+    stack = None if stack is None or _is_gone(stack) else stack
+    definition = (
+        definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
+    )
+    _warned(settings, definition)
+    if options.plan:
+        return plan.show(settings, definition, stack, as_json=options.json)
+
+    def work(session: Session) -> None:
+        root = session.root
+        if (
+            root is None
+            or _is_gone(root)
+            or (_is_being_made(session, root) and root.record.source == definition.source)
+        ):
+            session.create(definition, rollback=options.rollback)
+        else:
+            session.update(definition, rollback=options.rollback)
+
+    return carry_out(settings, options, work, definition)
+
+
+def reported_later(_text: str) -> None:
+    """Print nothing: opening the stack for work reports the damage, and sets the files aside."""
+
+
+def _is_being_made(session: Session, root: Stack) -> bool:
+    return session.interrupted and root.record.action == CREATE
+
+
+def _is_gone(stack: Stack) -> bool:
+    """Return whether the creation of a stack was rolled back, so that only its record is left."""
+    return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
+
+
+def turn(options: argparse.Namespace) -> int:
+    """Suspend, resume or check a stack."""
+    settings = state_options.of(options)
+    sessions.look(settings, options.name, reported_later)
+    return carry_out(settings, options, lambda session: getattr(session, options.turn)(), None)
+
+
+def signal(options: argparse.Namespace) -> int:
+    """Signal a resource."""
+    settings = state_options.of(options)
+    sessions.look(settings, options.name, reported_later)
+    try:
+        details = None if options.data is None else json.loads(options.data)
+    except ValueError as error:
+        raise UsageError(f"--data is not JSON: {error}") from error
+    return carry_out(settings, options, lambda session: session.signal(options.resource, details), None)
+
+
+def delete(options: argparse.Namespace) -> int:
+    """Delete stacks."""
+    settings = state_options.of(options)
+    for name in options.names:
+        if listing.kept(settings.state, name) is None:
+            sessions.forget(listing.folder(settings.state, name))  # what a deletion that was killed has left
+            raise sessions.missing(settings, name)
+    if not options.yes:
+        answer = terminal.ask(f"delete {', '.join(options.names)} and everything that was created? [y/N] ")
+        if answer is None:
+            raise UsageError("delete needs a confirmation, and there is no terminal", hint="give --yes")
+        if answer.strip().lower() not in ("y", "yes"):
+            return ExitCode.FAILED
+    codes = []
+    for name in options.names:
+        options.name = name
+        work = functools.partial(ArchivingSession.delete, force=options.force)
+        codes.append(carry_out(settings, options, work, None, without_types=options.force))
+    return max(codes)
+
+
+def carry_out(
+    settings: Settings,
+    options: argparse.Namespace,
+    work: Callable[[ArchivingSession], object],
+    definition: Definition | None,
+    *,
+    without_types: bool = False,
+) -> int:
+    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`."""
+    view = view_of(options.name, as_json=options.json)
+    began = time.monotonic()
+    with sessions.work(
+        settings,
+        options.name,
+        view,
+        server=options.server or "",
+        limit=options.timeout,
+        without_types=without_types,
+    ) as session:
+        stack = session.root
+        names = definition.resources if definition else stack.resources if stack else ()
+        view.expect(list(names), timeline.earlier(settings, session))
+        work(session)
+        root = session.root
+        view.finish(_as_defined(root) if root else ())
+        if definition is not None and session.root is not None and not options.json:
+            _say_placeholders(session.root)
+        if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
+            view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
+        return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+
+
+def _as_defined(root: Stack) -> list[str]:
+    """Return the resources that exist as the definition of the stack has them."""
+    records = {name: each.record for name, each in root.resources.items()}
+    return [name for name, each in records.items() if each.action != INIT and each.revision == root.record.revision]
+
+
+def _say_placeholders(root: Stack) -> None:
+    here = [resource.name for resource in root.placeholders() if resource.type().endswith("::Server")]
+    absent = [resource for resource in root.placeholders() if resource.name not in here]
+    if here:
+        terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
+    for resource in absent:
+        terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
+
+
+def _for_others(root: Stack, server: str) -> list[str]:
+    """Return the names of deployments for other servers than `server`, which is an id or a resource."""
+    store = root.world.store
+    ids = {server, *(record.physical for record in root.records() if record.name == server)}
+    return sorted(
+        {
+            store.resources[deployment.resource].name
+            for deployment in store.deployments.values()
+            if deployment.server not in ids and deployment.resource in store.resources
+        }
+    )
+
+
+def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool) -> int:
+    if root is None:
+        deleted = {"stack_name": name, "stack_status": "DELETE_COMPLETE", "exit_code": 0}
+        terminal.say(json.dumps(deleted) if as_json else f"{name}: DELETE_COMPLETE in {terminal.duration(seconds)}")
+        return ExitCode.OK
+    good = root.record.status == COMPLETE and root.record.action != ROLLBACK
+    code = ExitCode.OK if good else ExitCode.FAILED
+    if as_json:
+        terminal.say(json.dumps({**values.stack(root), "exit_code": int(code)}))
+        return code
+    state = terminal.styled(f"{root.record.action}_{root.record.status}", "good" if good else "bad")
+    terminal.say(f"{name}: {state} in {terminal.duration(seconds)}")
+    for line in values.output_lines(root) if good else _why(settings, root):
+        terminal.say(line)
+    return code
+
+
+def _why(settings: Settings, root: Stack) -> list[str]:
+    """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
+    store, conceal = root.world.store, root.world.conceal
+    room = terminal.width() - 1 if terminal.is_live() else 0
+    reason = conceal.text(root.record.reason)
+    lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
+    for each in deployments.failed_last(root):
+        path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
+        printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
+        shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
+        lines += [f"{terminal.line(path)} printed last:", *shown] if shown else []
+        lines.append(f"`{terminal.line(settings.command('log', path))}` shows all of its output")
+    lines += _way_out(settings, root)
+    return [
+        terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)
+        for line in lines
+    ]
+
+
+def _way_out(settings: Settings, root: Stack) -> list[str]:
+    """Return the commands that lead out of a failed action, if repeating it may never succeed."""
+    if root.record.action == DELETE:
+        force = settings.command("stack", "delete", "--force", root.name)
+        return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
+    if root.record.action == ROLLBACK and root.record.status == FAILED:
+        word = "delete" if root.defined is None else "update"
+        again, force = (
+            terminal.line(settings.command("stack", *words, root.name)) for words in ((word,), ("delete", "--force"))
+        )
+        return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
+    if root.record.action not in (SUSPEND, RESUME):
+        return []
+    resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))
+    first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
+    return [f"if its template has to be fixed, {first}`{update}` with the new template repairs the stack"]

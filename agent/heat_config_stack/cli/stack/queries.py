@@ -1,0 +1,156 @@
+"""The commands that show stacks. Nothing is changed, and work on a stack is not disturbed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.model.errors import AgentError, ExitCode
+from heat_config_stack.cli.stack import sessions, values
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import listing
+
+
+def stacks(options: argparse.Namespace) -> int:
+    """List all stacks."""
+    settings = state_options.of(options)
+    kept = [stack for name in listing.names(settings.state) if (stack := listing.kept(settings.state, name))]
+    for stack in kept:
+        if stack.trouble:
+            sessions.warned(stack.trouble)
+    values_shown = [
+        values.brief(stack.record) if stack.record else values.damaged(stack.name) for stack in kept if not stack.blank
+    ]
+    if not values_shown and not options.json:
+        terminal.say(f"no stacks in {settings.state}")
+        return ExitCode.OK
+    header = ("NAME", "STATUS", "CREATED", "ID")
+    return _rows(options, values_shown, header, ("stack_name", "stack_status", "creation_time", "id"))
+
+
+def stack(options: argparse.Namespace) -> int:
+    """Show a stack."""
+    root = _root(options)
+    details = values.stack(root)
+    if options.json:
+        terminal.say(json.dumps(details))
+        return ExitCode.OK
+    for key, value in details.items():
+        if isinstance(value, str) and value:
+            text = terminal.wrapped(terminal.line(value), 21, terminal.room(), begin=21)
+            terminal.say(f"{terminal.padded(key, 20)} {text}")
+    if details["parameters"]:
+        terminal.say("parameters")
+    for name, value in details["parameters"].items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
+    if details["outputs"]:
+        terminal.say("outputs")
+    for line in values.output_lines(root):
+        terminal.say(line)
+    return ExitCode.OK
+
+
+def outputs(options: argparse.Namespace) -> int:
+    """List the outputs of a stack."""
+    root = _root(options)
+    shown = [values.output(root, name) for name in root.definition.outputs] if root.defined else []
+    if options.json:
+        terminal.say(json.dumps(shown))
+        return ExitCode.OK
+    for line in terminal.table([(each["output_key"], each["description"] or "-") for each in shown]):
+        terminal.say(line)
+    return ExitCode.OK
+
+
+def output(options: argparse.Namespace) -> int:
+    """Print an output's value, and nothing else."""
+    root = _root(options)
+    names = list(root.definition.outputs) if root.defined else []
+    if options.all or not options.output:
+        answer: Any = [values.output(root, name, reveal=options.reveal) for name in names]
+        if options.json:
+            terminal.say(json.dumps(answer))
+        else:
+            for row in answer:
+                terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
+        return ExitCode.OK
+    if options.output not in names:
+        raise AgentError(f"{root.name} has no output {options.output!r}", hint=f"it has {', '.join(names) or 'none'}")
+    answer = values.output(root, options.output, reveal=options.reveal, exact=True)
+    if options.json:
+        terminal.say(json.dumps(answer))
+    elif "output_error" in answer:
+        raise AgentError(f"the output {options.output} has no value: {answer['output_error']}")
+    else:
+        terminal.say(terminal.plain(values.written(answer)))
+    return ExitCode.OK
+
+
+def resources(options: argparse.Namespace) -> int:
+    """List the resources of a stack."""
+    shown = [values.resource(path, each) for path, each in values.every(_root(options), options.nested_depth)]
+    header = ("RESOURCE", "STATUS", "TYPE", "ID")
+    return _rows(options, shown, header, ("resource_name", "resource_status", "resource_type", "physical_resource_id"))
+
+
+def resource(options: argparse.Namespace) -> int:
+    """Show a resource."""
+    root = _root(options)
+    all_ = dict(values.every(root, options.resource.count("/")))
+    if options.resource not in all_:
+        raise AgentError(
+            f"{root.name} has no resource {options.resource!r}", hint=f"it has {', '.join(all_) or 'none'}"
+        )
+    details = values.resource_in_full(root, options.resource, all_[options.resource])
+    if options.json:
+        terminal.say(json.dumps(details))
+        return ExitCode.OK
+    for key, value in details.items():
+        if value and not isinstance(value, dict):
+            text = value if isinstance(value, str) else ", ".join(value)
+            terminal.say(f"{terminal.padded(key, 23)} {terminal.line(text)}")
+    for part in ("metadata", "attributes"):
+        if details[part]:
+            terminal.say(part)
+        for name, value in details[part].items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            terminal.say(f"  {terminal.line(name)} = {terminal.line(text.rstrip())}")
+    return ExitCode.OK
+
+
+def events(options: argparse.Namespace) -> int:
+    """List the events, oldest first."""
+    root = _root(options)
+    events_shown = [event for event in root.world.store.events if options.resource in (None, event["path"])]
+    conceal = root.world.conceal
+    rows = [
+        values.event(event, root.name, conceal)
+        for event in (events_shown[-options.limit :] if options.limit else events_shown)
+    ]
+    if options.json:
+        for event in rows:
+            terminal.say(json.dumps(event))
+        return ExitCode.OK
+    keys = ("event_time", "resource_name", "resource_status", "resource_status_reason")
+    return _rows(options, rows, ("TIME", "RESOURCE", "STATUS", "WHY"), keys)
+
+
+def _root(options: argparse.Namespace) -> Stack:
+    return sessions.look(state_options.of(options), options.name)
+
+
+def _rows(
+    options: argparse.Namespace, objects: Iterable[Mapping[str, Any]], header: tuple[str, ...], keys: tuple[str, ...]
+) -> int:
+    if options.json:
+        terminal.say(json.dumps(list(objects)))
+        return ExitCode.OK
+    first, *lines = terminal.table([header, *(tuple(str(each[key] or "-") for key in keys) for each in objects)])
+    terminal.say(terminal.styled(first, "quiet"))
+    for line in lines:
+        terminal.say(line)
+    return ExitCode.OK

@@ -1,0 +1,215 @@
+"""Opening stacks: for reading, which disturbs nothing, or for work, which only one process may do at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import lock
+from heat_config_hooks import processes
+from heat_config_stack.cli.languages import load
+from heat_config_stack.cli.stack.live_view import Progress, View
+from heat_config_stack.definition import Definition
+from heat_config_stack.lifecycle.endpoint import address
+from heat_config_stack.lifecycle.live import Stack, World
+from heat_config_stack.lifecycle.machine import ThisMachine
+from heat_config_stack.lifecycle.session import damaged, definition_of
+from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import DeploymentRecord, StackRecord
+from heat_config_stack.records.store import FILE, Memory, Store
+from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types import known_types
+
+
+class _Nobody:
+    """The servers of a stack that is only read."""
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        raise AssertionError(deployment)
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        raise AssertionError(deployment)
+
+
+class _Watched:
+    """This machine as the servers of a stack, with a view of the progress."""
+
+    def __init__(self, machine: ThisMachine, view: View, progress: Progress, limit: float | None) -> None:
+        self._machine, self._view, self._progress = machine, view, progress
+        self._end = processes.since_boot() + limit if limit else None
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        self._view.queued(self._progress.path_of(deployment.id), deployment.action)
+        self._machine.deliver(deployment)
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        self._machine.withdraw(deployment)
+
+    @property
+    def busy(self) -> bool:
+        return self._machine.busy
+
+    def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
+        if self._end is not None and processes.since_boot() > self._end:
+            raise AgentError(
+                "the time of --timeout is over; runs that have begun continue", hint="run the command again to continue"
+            )
+        self._machine.work(world, min(self._view.interval, 60.0 if timeout is None else timeout), also)
+        self._view.refresh()
+
+
+def warned(text: str) -> None:
+    """Print a warning."""
+    terminal.warn(text)
+
+
+@functools.cache
+def types(directories: tuple[str, ...]) -> Types:
+    """Return all types, including those of plug-ins, and print which plug-ins are not used, and why."""
+    if not directories:
+        return known_types()
+    from heat_config_stack.plugins import plugins  # noqa: PLC0415  # what stands for Heat is slow to load
+
+    loaded = plugins.load(map(Path, directories))
+    for each in (*loaded.disabled, *loaded.remarks):
+        terminal.say(f"warning: {terminal.line(each)}", error=True)
+    return known_types(loaded.types)
+
+
+def there(settings: Settings, name: str) -> bool:
+    """Return whether there is a stack of that name, in any state. Raises UsageError."""
+    kept = listing.kept(settings.state, name)
+    return kept is not None and not kept.blank
+
+
+def missing(settings: Settings, name: str) -> UsageError:
+    """Return the error that there is no stack of that name."""
+    return UsageError(f"there is no stack {name}", hint=f"`{settings.command('stack', 'list')}` shows them all")
+
+
+def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) -> Stack:
+    """Return a stack as it is stored, even while another process works on it. Raises UsageError, StateError.
+
+    `warn` is called with a description of damaged files.
+    """
+    store = Store(listing.folder(settings.state, name), write=False, warn=warn)
+    record = store.root
+    if record is None:
+        raise damaged(store) if store.damage else missing(settings, name)
+    if store.damage:
+        warn(store.damage)
+    definition = definition_of(record, record.source, load) if record.source else None
+    return _seen(settings, store, record, definition, warn)
+
+
+def outline(settings: Settings, name: str) -> Stack | None:
+    """Return a stack without its resources and its definition, which take long to read and to make; None for no stack.
+
+    Damage is not reported here, but when the stack is opened for work. Raises UsageError, StateError.
+    """
+    store = Store(listing.folder(settings.state, name), write=False, only=StackRecord.KIND)
+    if store.root is None and store.damage:
+        raise damaged(store)
+    return _seen(settings, store, store.root, None, warned) if store.root is not None else None
+
+
+def _seen(
+    settings: Settings, store: Store, record: StackRecord, definition: Definition | None, warn: Callable[[str], None]
+) -> Stack:
+    world = World(store, types(settings.words("plugin_dirs")), _Nobody(), unusable=functools.cache(warn))
+    world.expect_signals = lambda handle, _token: address(record.port, handle)
+    return Stack(world, record, definition)
+
+
+@contextlib.contextmanager
+def work(
+    settings: Settings,
+    name: str,
+    view: View,
+    *,
+    server: str = "",
+    limit: float | None = None,
+    without_types: bool = False,
+) -> Iterator[ArchivingSession]:
+    """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
+
+    Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
+    """
+    lock.guard(settings.state)
+    folder = listing.folder(settings.state, name)
+    all_types = types(settings.words("plugin_dirs"))
+    with contextlib.ExitStack() as ending:
+        progress = Progress(view)
+        machine = ThisMachine(folder, settings, progress, server=server)
+        ending.callback(forget, folder)
+        ending.callback(machine.close)
+        watched = _Watched(machine, view, progress, limit)
+        opened = ArchivingSession(
+            folder,
+            all_types,
+            watched,
+            load,
+            happened=view.happened,
+            warn=view.warn,
+            unusable=functools.cache(view.warn) if without_types else None,
+        )
+        opened.world.left_unchanged = view.left_unchanged
+        progress.path_of = functools.partial(path_of_deployment, opened.store)
+        with contextlib.closing(opened) as session:
+            try:
+                yield session
+            finally:
+                view.clear()
+
+
+def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
+    """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError."""
+    store = look(settings, name).world.store
+    matches = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
+    if not matches:
+        paths = sorted(path_of_deployment(store, identity) for identity in store.deployments)
+        raise AgentError(
+            f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
+        )
+    return listing.folder(settings.state, name), matches[-1]
+
+
+def deployments_named(settings: Settings, resource: str) -> list[str]:
+    """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
+    deployments = []
+    for name in listing.names(settings.state):
+        try:
+            store = Store(listing.folder(settings.state, name), write=False)
+        except StateError:
+            continue
+        paths = {path_of_deployment(store, identity) for identity in store.deployments}
+        deployments += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+    return deployments
+
+
+def path_of_deployment(store: Memory, deployment: str) -> str:
+    """Return the path of the resource of a deployment, by the id of either; empty if it is not there."""
+    record = store.deployments.get(deployment)
+    identity, names = record.resource if record else "", list[str]()
+    while (resource := store.resources.get(identity)) is not None:
+        names.insert(0, resource.name)
+        stack = store.stacks.get(resource.stack)
+        identity = stack.owner if stack else ""
+    return "/".join(names)
+
+
+def forget(folder: Path) -> None:
+    """Remove the folder of a stack that no longer exists, or was never created; nothing if there is none."""
+    if os.path.lexists(folder / FILE) or not folder.is_dir():
+        return
+    with lock.held(folder):
+        if not os.path.lexists(folder / FILE):
+            shutil.rmtree(folder)

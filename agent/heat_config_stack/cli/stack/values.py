@@ -1,0 +1,155 @@
+"""Stacks, resources, outputs and events as JSON, with the keys of Heat's API; secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.model.errors import blame
+from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
+from heat_config_stack.definition import Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records.records import INIT, StackRecord
+from heat_config_stack.resource.resource import Resource
+
+
+def moment(seconds: float) -> str | None:
+    """Return a time as Heat writes it; None where there was none."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds)) if seconds else None
+
+
+def brief(record: StackRecord) -> dict[str, Json]:
+    """Return a stack as `list` shows it."""
+    return {
+        "id": record.id,
+        "stack_name": record.name,
+        "stack_status": f"{record.action}_{record.status}",
+        "creation_time": moment(record.created),
+        "updated_time": moment(record.updated),
+    }
+
+
+def damaged(name: str) -> dict[str, Json]:
+    """Return a stack that cannot be read as `list` shows it."""
+    return {"id": None, "stack_name": name, "stack_status": "DAMAGED", "creation_time": None, "updated_time": None}
+
+
+def stack(root: Stack) -> dict[str, Json]:
+    """Return a stack as `show` shows it."""
+    defined = root.defined
+    return {
+        **brief(root.record),
+        "stack_status_reason": root.world.conceal.text(root.record.reason),
+        "description": defined.description if defined else "",
+        "disable_rollback": not root.record.rollback,
+        "parameters": parameters(root),
+        "outputs": [output(root, name) for name in defined.outputs] if defined else [],
+    }
+
+
+def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False) -> dict[str, Json]:
+    """Return an output for a listing; if `exact`, for a reader who asks for this very output.
+
+    Then only a value that is a secret as a whole is masked; with `reveal`, not even that one.
+    """
+    declared = root.definition.outputs[name]
+    answer: dict[str, Json] = {"output_key": name, "description": declared.description, "output_value": None}
+    try:
+        value = root.output(name)
+    except Unresolved as error:
+        return answer | {"output_error": root.world.conceal.text(str(error))}
+    if not reveal:
+        conceal = root.world.conceal
+        shown = conceal.whole(value, HIDDEN) if exact else listed(conceal, value)
+        value = HIDDEN if is_hidden(name) and value is not None else shown
+    return answer | {"output_value": value}
+
+
+def output_lines(root: Stack) -> list[str]:
+    """Return the outputs as lines for people."""
+    found = (output(root, name) for name in root.definition.outputs) if root.defined else ()
+    return [f"  {terminal.line(each['output_key'])} = {terminal.line(written(each))}" for each in found]
+
+
+def written(answer: Mapping[str, Any]) -> str:
+    """Return the value of an output as text."""
+    if "output_error" in answer:
+        return f"({answer['output_error']})"
+    value = answer["output_value"]
+    return value.rstrip("\n") if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
+    """Yield all resources with their paths, including those of nested stacks to a depth.
+
+    Those that the definition no longer has are the last: they are still to be deleted, or could not be.
+    """
+    left = (each for each in root.records() if each.name not in root.resources and each.action != INIT)
+    for name, each in {**root.resources, **{each.name: root.resource(each) for each in left}}.items():
+        path = "/".join((*root.path, name))
+        yield path, each
+        if depth and isinstance(each.child, Stack):
+            yield from every(each.child, depth - 1)
+
+
+def resource(path: str, member: Resource) -> dict[str, Json]:
+    """Return a resource as `resource list` shows it."""
+    record = member.record
+    return {
+        "resource_name": path,
+        "physical_resource_id": listed(member.stack.conceal, record.physical),
+        "resource_type": member.type(),
+        "resource_status": "_".join(record.state),
+        "updated_time": moment(record.updated or record.created),
+    }
+
+
+def resource_in_full(root: Stack, path: str, member: Resource) -> dict[str, Json]:
+    """Return a resource as `resource show` shows it."""
+    try:
+        attributes = member.given_attributes()
+    except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
+        attributes = {"error": blame(error)}
+    conceal = root.world.conceal  # it knows the secrets of nested stacks by now
+    visible = {name: HIDDEN if is_hidden(name) else value for name, value in attributes.items()}
+    declared = member.stack.defined.resources.get(member.name) if member.stack.defined else None
+    return {
+        **resource(path, member),
+        "resource_status_reason": conceal.text(member.record.reason),
+        "creation_time": moment(member.record.created),
+        "required_by": sorted(_needing(member)),
+        "requires": sorted(declared.requirements()) if declared else [],
+        "metadata": listed(conceal, _metadata(member)),
+        "attributes": listed(conceal, visible),
+    }
+
+
+def _metadata(member: Resource) -> Json:
+    """Return the metadata of a resource, with values that are secret by their names masked."""
+    try:
+        metadata = member.metadata_get()
+    except BaseException as error:  # noqa: BLE001  # a plug-in may raise anything
+        return {"error": blame(error)}
+    return {name: HIDDEN if is_hidden(name) else value for name, value in metadata.items()}
+
+
+def _needing(member: Resource) -> Iterator[str]:
+    for name, each in member.stack.definition.resources.items() if member.stack.defined else ():
+        if member.name in each.requirements():
+            yield name
+
+
+def event(record: Mapping[str, Any], stack_name: str, conceal: Concealer) -> dict[str, Json]:
+    """Return an event with the path of its resource, or with the name of the stack."""
+    seconds = int(record["time"])
+    return {
+        "event_time": f"{(moment(seconds) or '')[:-1]}.{(record['time'] - seconds) * 1000:03.0f}Z",
+        "resource_name": record["path"] or stack_name,
+        "resource_status": f"{record['action']}_{record['status']}",
+        "resource_status_reason": conceal.text(record["reason"]),
+    }

@@ -1,0 +1,394 @@
+"""One stack that follows a source: asks for the newest revision, fetches it, and has it carried out.
+
+A revision is carried out by `heat-config-apply`, as a process of its own that continues if this one ends. The record
+on disk names the revision before it begins, and afterwards its outcome. So each revision runs once, after any kill, and
+the tree of a stack is always that of one revision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from heat_config_agent.masking.names import url as without_secrets
+from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
+from heat_config_agent.model.signed import SUFFIX
+from heat_config_agent.runs.artifacts import trees
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import asked, followed, lock
+from heat_config_agent.state.followed import Followed, short
+from heat_config_hooks import files, processes
+from heat_config_hooks.values import replace
+from heat_config_stack.follow import demand
+from heat_config_stack.follow.origin import Origin
+from heat_config_stack.follow.outcome import reason_of
+from heat_config_stack.follow.sources import Source, source
+
+AGAIN_SECONDS = 600.0
+"""Seconds after which a revision is tried again that was refused before it was begun: the machine may lack less."""
+
+RETRY_SECONDS = 10.0
+"""Seconds until a stack is tried again that another process works on."""
+
+ANSWERED_SECONDS = 300.0
+"""Seconds after which the record is written only because the source has answered again."""
+
+_TREES, _CURRENT, _OUTPUT = "trees", "current", "output"
+"""Names in the folder of a stack: the trees of revisions, a link to the one in force, and what was printed last."""
+
+_SHOWN = 500
+_OUTPUT_SHOWN = 64 * 1024
+
+_TEMPLATE = frozenset(
+    {"heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion"}
+    | {"tosca_definitions_version", "topology_template"}
+)
+"""The keys by which a template is known."""
+
+_PROGRAM = "from heat_config_agent.cli.main import {0}; raise SystemExit({0}())"
+
+
+def command(program: str, *words: str) -> list[str]:
+    """Return the command line of one of our programs: `agent` or `apply`."""
+    return [sys.executable, "-I", "-c", _PROGRAM.format(program), *words]
+
+
+class Follower:
+    """One stack that follows a source. The caller holds the lock of its folder, see `held`."""
+
+    def __init__(self, settings: Settings, name: str, note: Callable[[str], None]) -> None:
+        """Use the section `[follow NAME]`; `note` is called with a line for each event."""
+        self._settings, self._name, self._note = settings, name, note
+        self._values = settings.section(f"follow {name}")
+        self._folder = followed.folder(settings.state, name)
+        self._record = followed.read(settings.state, name) or Followed(name=name)
+        self._source: Source | None = None
+        self._written: Followed | None = None
+        if self._record.begun:
+            self._note(f"{name}: an earlier process has begun revision {short(self._record.begun)}")
+
+    @property
+    def interval(self) -> float:
+        """Seconds until the next step."""
+        interval = float(str(self._values["interval"]))
+        return min(RETRY_SECONDS, interval) if self._record.begun else interval
+
+    def step(self) -> Followed:
+        """Ask the source, and carry out its newest revision if it is a new one. Raises StateError."""
+        try:
+            self._step()
+        except (SourceError, UsageError) as error:
+            self._trouble(str(error))
+        except OSError as error:
+            self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror))
+        self._keep()
+        return self._record
+
+    def _step(self) -> None:
+        if self._record.begun and self._resume():
+            return
+        if self._source is None:
+            self._source = source(self._origin(), self._folder)
+        demand.allow(self._text("url"))
+        revision = self._source.newest()
+        self._record = replace(
+            self._record,
+            trouble="",
+            answered=time.time(),
+            source=str(without_secrets(self._text("url"))),
+            delete=bool(self._values["delete"]),
+        )
+        if self._key(revision) == self._record.concluded and not 0 < self._record.again < time.time():
+            return
+        pause = asked.paused(self._settings.state)
+        if pause:
+            self._trouble(f"revision {short(revision)} waits: the agent is paused ({pause[0]})")
+            return
+        try:
+            revision = self._fetch(self._source, revision)
+            self._use(revision)
+            self._begin(revision)
+        except UsageError as error:
+            self._conclude(revision, str(error), again=True)
+
+    def _text(self, name: str) -> str:
+        return str(self._values[name])
+
+    def _words(self, name: str) -> tuple[str, ...]:
+        value = self._values[name]
+        return value if isinstance(value, tuple) else ()
+
+    def _origin(self) -> Origin:
+        return Origin(
+            url=self._text("url"),
+            ref=self._text("ref"),
+            seconds=float(self._text("timeout")),
+            size=int(self._text("size_limit")),
+            user=self._text("user"),
+            token=self._text("token"),
+            ca_file=self._settings.ca_file,
+            ssh_config=self._text("ssh_config"),
+            environment=self._settings.environment,
+        )
+
+    def _key(self, revision: str) -> str:
+        """Return a revision with a digest of the settings with which it is carried out."""
+        names = ("url", "path", "parameters", "environments", "rollback")
+        digest = hashlib.sha256(json.dumps([self._values[name] for name in names]).encode()).hexdigest()
+        return f"{revision} {digest[:16]}"
+
+    # Fetching.
+
+    def _fetch(self, origin: Source, revision: str) -> str:
+        """Fetch a revision into a tree of its own, and return the revision that was fetched."""
+        place = self._folder / _TREES
+        files.make_directory(place)
+        new = place / "new"
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(mode=0o700)
+        try:
+            url, _, newest = self._record.signed.rpartition(" ")
+            origin.demand = demand.now(newest if url == self._record.source else "")
+            revision = origin.fetch(revision, new)
+            trees.check(new)
+            tree = place / _folder_name(revision)
+            demand.keep(tree, origin.evidence)
+            self._record = replace(self._record, signed=f"{self._record.source} {revision}")
+            if tree.is_dir():
+                shutil.rmtree(new)
+            else:
+                new.replace(tree)
+                files.sync_directory(place)
+        except BaseException:
+            shutil.rmtree(new, ignore_errors=True)
+            raise
+        return revision
+
+    def _use(self, revision: str) -> None:
+        """Put the tree of a revision in force, in one step."""
+        link = self._folder / f"{_CURRENT}.new"
+        link.unlink(missing_ok=True)
+        link.symlink_to(f"{_TREES}/{_folder_name(revision)}")
+        link.replace(self._folder / _CURRENT)
+        files.sync_directory(self._folder)
+
+    def _clean(self) -> None:
+        """Remove the trees that are not in force."""
+        with contextlib.suppress(OSError):  # the next revision tries again
+            kept = (self._folder / _CURRENT).readlink().name
+            for tree in (self._folder / _TREES).iterdir():
+                if tree.name.endswith(demand.SUFFIX) and tree.name != f"{kept}{demand.SUFFIX}":
+                    tree.unlink()
+                elif tree.name != kept and tree.is_dir():
+                    shutil.rmtree(tree, ignore_errors=True)
+
+    # Carrying out.
+
+    def _file(self) -> Path:
+        """Return the template or document in the tree in force. Raises UsageError."""
+        tree = self._folder / _CURRENT
+        wanted = self._text("path")
+        names = [each.name for each in tree.iterdir()]
+        names = [name for name in names if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names]
+        if not wanted and len(names) != 1:
+            raise UsageError("the source has several files", hint="path names the template or document in it")
+        return self._inside(wanted or names[0])
+
+    def _inside(self, name: str) -> Path:
+        """Return the path of a file in the tree in force. Raises UsageError."""
+        tree = self._folder / _CURRENT
+        path = tree / name
+        inside = os.path.realpath(tree)
+        if not f"{os.path.realpath(path)}/".startswith(f"{inside}/"):
+            raise UsageError(f"{name} is not in the source", hint="correct path or environments")
+        if not path.exists():
+            raise UsageError(f"the revision has no {name}", hint="path and environments name files in it")
+        return path
+
+    def _words_of(self, path: Path) -> tuple[list[str], bool]:
+        """Return the command that carries out the tree in force, and whether it is a document."""
+        options = self._settings.options
+        config = options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
+        signature = demand.option(self._folder / _CURRENT)
+        if not signature:
+            demand.require_beside(path)
+        config = (*config, *signature)
+        if _is_document(path):
+            return command("apply", *config, "--state-dir", str(self._folder / "document"), str(path)), True
+        words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]
+        if self._values["rollback"]:
+            words.append("--rollback")
+        for each in self._words("environments"):
+            words += ["--environment", str(self._inside(each))]
+        values = self._folder / "values"
+        shutil.rmtree(values, ignore_errors=True)
+        files.make_directory(values)
+        for number, pair in enumerate(self._words("parameters")):
+            name, sign, value = pair.partition("=")
+            if not sign or not name:
+                raise UsageError("a parameter has another form than NAME=VALUE", hint="correct parameters")
+            files.replace(values / str(number), value.encode())  # others can see the command line of a process
+            words += ["--parameter-file", f"{name}={values / str(number)}"]
+        return command("apply", *words, str(path)), False
+
+    def _begin(self, revision: str) -> None:
+        """Carry out the tree in force, and record how that ends."""
+        words, document = self._words_of(self._file())
+        self._note(f"{self._name}: begins revision {short(revision)}")
+        self._record = replace(
+            self._record, begun=self._key(revision), attempt=self._attempt()[0], document=document, trouble=""
+        )
+        self._keep()
+        self._run(words, revision)
+
+    def _run(self, words: Sequence[str], revision: str) -> None:
+        output = self._folder / _OUTPUT
+        descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            environment = {**os.environ, "COLUMNS": "500"}
+            code = subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=descriptor,
+                stderr=descriptor,
+                check=False,
+                cwd="/",
+                env=environment,
+                start_new_session=True,
+            ).returncode
+        finally:
+            os.close(descriptor)
+        printed = (
+            files.read(output, _OUTPUT_SHOWN).decode("utf-8", "replace").replace(f"{self._folder}/{_CURRENT}/", "")
+        )
+        boot = processes.boot_id() if code == ExitCode.REBOOT else ""
+        self._record = replace(self._record, reboot=boot)
+        if code in (ExitCode.OK, ExitCode.UNDELIVERED):
+            self._conclude(revision, "")
+        elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
+            self._conclude(revision, reason_of(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+        elif boot:
+            self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
+        else:
+            self._trouble(f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}")
+
+    def _is_transient(self, code: int) -> bool:
+        """Return whether a command has failed for a reason of the machine, and has begun nothing."""
+        if code != ExitCode.FAILED or self._record.document:
+            return False
+        attempt, status = self._attempt()
+        return attempt == self._record.attempt and status != "FAILED"
+
+    def _attempt(self) -> tuple[str, str]:
+        """Return the id of the stack's last action, and its status; empty for no stack."""
+        from heat_config_stack.records import listing  # noqa: PLC0415  # slow to load, and only for a new revision
+
+        kept = listing.kept(self._settings.state, self._name)
+        record = kept.record if kept else None
+        return (record.attempt, record.status) if record else ("", "")
+
+    def _resume(self) -> bool:
+        """Go on with a revision that was begun; return whether it has to be waited for."""
+        key = self._record.begun
+        revision = key.partition(" ")[0]
+        working = self._folder / "document" if self._record.document else self._settings.state / "stacks" / self._name
+        if self._record.reboot == processes.boot_id():
+            return True
+        holder = lock.holder(working)
+        if holder is not None:
+            self._trouble(f"revision {short(revision)} is being carried out by process {holder[0]}")
+            return True
+        attempt, status = self._attempt()
+        if not self._record.document and attempt != self._record.attempt and status == "FAILED":
+            self._conclude(revision, "it has failed; `heat-config-agent stack show` has the reason", key=key)
+            return False
+        if key != self._key(revision) or not (self._folder / _TREES / _folder_name(revision)).is_dir():
+            self._record = replace(self._record, begun="")  # the settings have changed: it is a new revision
+            return False
+        self._use(revision)
+        words, _ = self._words_of(self._file())
+        self._run(words, revision)
+        return bool(self._record.begun)
+
+    def _conclude(self, revision: str, reason: str, *, key: str = "", again: bool = False) -> None:
+        """Record how a revision has ended: `reason` is empty for a success. `again` if it may be tried again."""
+        at = time.time() + AGAIN_SECONDS if again else 0.0
+        known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
+        self._record = replace(self._record, begun="", trouble="", concluded=key or self._key(revision), again=at)
+        if reason:
+            self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN])
+        if reason and not known:
+            self._note(f"{self._name}: revision {short(revision)} is refused: {reason[:_SHOWN]}")
+        elif not reason:
+            self._record = replace(self._record, revision=revision, since=time.time(), refused="", reason="")
+            self._note(f"{self._name}: revision {short(revision)} is in force")
+        if self._record.revision and reason:
+            with contextlib.suppress(OSError):
+                if (self._folder / _TREES / _folder_name(self._record.revision)).is_dir():
+                    self._use(self._record.revision)
+        self._keep()
+        self._clean()
+
+    def _trouble(self, text: str) -> None:
+        if text != self._record.trouble:
+            self._note(f"{self._name}: {text}")
+        self._record = replace(self._record, trouble=text[:_SHOWN])
+
+    def _keep(self) -> None:
+        """Write the record, if anything but the time of the answer has changed, or that is old."""
+        before, record = self._written, self._record
+        if before is None or record.answered - before.answered > ANSWERED_SECONDS:
+            before = None
+        if before is None or replace(record, answered=before.answered) != before:
+            followed.write(self._settings.state, record)
+            self._written = record
+
+
+def _folder_name(revision: str) -> str:
+    return re.sub(r"[^0-9a-zA-Z]", "-", revision)
+
+
+def _is_document(path: Path) -> bool:
+    """Return whether a file has deployments, and no template. A file that cannot be read counts as a template."""
+    from heat_config_hooks import strict_yaml  # noqa: PLC0415  # only for a new revision
+
+    if path.is_dir() or path.name.endswith((".csar", ".zip")):
+        return False
+    try:
+        content = strict_yaml.loads(files.take(path).decode("utf-8-sig"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(content, list) or (isinstance(content, dict) and _TEMPLATE.isdisjoint(content))
+
+
+def abandoned(settings: Settings) -> list[Followed]:
+    """Return the records of stacks whose section was removed."""
+    there = set(settings.followed)
+    return [record for record in followed.records(settings.state) if record.name not in there]
+
+
+def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -> None:
+    """Stop following a source: delete the stack if the settings ask for it, and forget the source.
+
+    Raises AgentError if the stack cannot be deleted.
+    """
+    state = settings.state
+    if record.delete and not record.document:
+        words = command("agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name)
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
+        if done.returncode != 0 and "there is no stack" not in done.stderr:
+            raise AgentError(f"cannot delete the stack {record.name}: {reason_of(done.stdout + done.stderr)}")
+    try:
+        shutil.rmtree(followed.folder(state, record.name))
+    except OSError as error:
+        raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
+    note(f"{record.name}: is followed no longer{'; the stack was deleted' if record.delete else ''}")

@@ -1,0 +1,197 @@
+"""A git repository as a source. The `git` program does the work, with nothing of a repository run on this machine.
+
+Only the newest commit is fetched, into a repository of its own without hooks. Settings of the machine, the user and the
+repository are not read, so no filter, helper or other protocol takes part. Submodules and large files (LFS) are not
+fetched.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from heat_config_agent.model.errors import SourceError, UsageError
+from heat_config_agent.runs.artifacts import trees
+from heat_config_agent.signing import commits
+from heat_config_stack.follow.demand import Demand
+from heat_config_stack.follow.origin import Origin
+
+_COMMIT = r"[0-9a-f]{40}|[0-9a-f]{64}"
+
+_REF = "refs/followed/newest"
+"""The name of what was fetched last."""
+
+_SETTINGS = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.bigFileThreshold": "1m",
+    "core.compression": "0",
+    "fetch.fsckObjects": "true",
+    "fetch.unpackLimit": "1",
+    "fetch.recurseSubmodules": "false",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "http.followRedirects": "false",
+    "protocol.ext.allow": "never",
+}
+"""git's settings for each command. A pack stays one file, whose size can be limited."""
+
+_GRACE = 5
+"""Seconds between TERM and KILL of a command that takes too long."""
+
+_PIECE = 500
+"""The most characters of what git says that are shown."""
+
+
+_ALL = str(2**31 - 1)
+"""The depth that stands for the whole history."""
+
+
+class Git:
+    """A git repository. If signatures are demanded, its history is fetched too."""
+
+    demand: Demand | None = None
+    evidence = ""
+
+    def __init__(self, origin: Origin, folder: Path) -> None:
+        """Follow the repository in the settings; what is fetched is kept in `folder`."""
+        self._origin = origin
+        self._store = folder / "git"
+        if origin.ref.startswith("-"):
+            raise UsageError(f"no branch or tag has the name {origin.ref}", hint="correct ref")
+
+    def newest(self) -> str:
+        """Return the newest commit of the branch or tag, or of the default branch."""
+        wanted = self._origin.ref or "HEAD"
+        if re.fullmatch(_COMMIT, wanted):
+            return wanted
+        self._prepare()
+        printed = self._git("ls-remote", "--quiet", "origin", wanted, f"{wanted}^{{}}").splitlines()
+        commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
+        names = (wanted, f"refs/heads/{wanted}", f"refs/tags/{wanted}^{{}}", f"refs/tags/{wanted}", f"refs/{wanted}")
+        commit = next((commits[name] for name in names if name in commits), "")
+        if not re.fullmatch(_COMMIT, commit):
+            raise SourceError(f"the repository has no branch or tag {wanted}", hint="correct ref")
+        return commit
+
+    def fetch(self, revision: str, tree: Path) -> str:  # what is newest now
+        """Put the files of a commit into an empty folder."""
+        self._prepare()
+        wanted = self._origin.ref or "HEAD"
+        depth = _ALL if self.demand else "1"
+        try:
+            self._git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "--force", "origin", f"{wanted}:{_REF}")
+        except SourceError:
+            shutil.rmtree(self._store, ignore_errors=True)  # git leaves there what has arrived
+            raise
+        revision = self._git("rev-parse", "--verify", f"{_REF}^{{commit}}").strip()
+        self.evidence = self._signature(self.demand, revision) if self.demand else ""
+        listed = self._git("ls-tree", "-r", "-t", "-l", "-z", revision)
+        budget = trees.Budget(self._origin.size)
+        for line in filter(None, listed.split("\0")):
+            size = line.partition("\t")[0].split()[3]
+            budget.spend(int(size) if size.isdecimal() else 0, 1)
+            if line.count("/") >= trees.DEEPEST:
+                raise UsageError(f"there are more than {trees.DEEPEST} folders within folders")
+        index = tree.with_name(f"{tree.name}.index")
+        try:
+            self._git(f"--work-tree={tree}", "read-tree", revision, index=index)
+            self._git(f"--work-tree={tree}", "checkout-index", "--all", "--force", index=index)
+        finally:
+            index.unlink(missing_ok=True)
+        return revision
+
+    def _signature(self, demand: Demand, revision: str) -> str:
+        """Return the evidence that a commit is signed, by its tag or by itself. Raises UsageError."""
+        ref, evidence = self._origin.ref, ""
+        if self._git("cat-file", "-t", _REF).strip() == "tag":
+            evidence = commits.of_tag(self._git("cat-file", "tag", _REF), ref)
+        evidence = evidence or commits.of_commit(self._git("cat-file", "commit", revision))
+        demand.require(evidence, f"commit {revision[:12]}")
+        if demand.after and demand.after != revision and not re.fullmatch(_COMMIT, ref):
+            try:
+                self._git("merge-base", "--is-ancestor", demand.after, revision)
+            except SourceError:
+                problem = f"commit {revision[:12]} does not follow {demand.after[:12]}, which was in force"
+                raise UsageError(problem, hint="with the rule signers, ref is followed forward only") from None
+        return evidence
+
+    def _prepare(self) -> None:
+        """Make the repository for what is fetched. One that is too large, or incomplete, is made again."""
+        if (self._store / "HEAD").is_file():
+            size = sum(place.stat().st_size for place in self._store.rglob("*") if place.is_file())
+            if size <= self._origin.size:
+                return
+        shutil.rmtree(self._store, ignore_errors=True)
+        self._git("init", "--quiet", "--bare", "--template=", str(self._store), here=False)
+
+    def _git(self, *words: str, here: bool = True, index: Path | None = None) -> str:
+        """Run git, and return what it prints. Raises SourceError."""
+        where = [f"--git-dir={self._store}"] if here else []
+        limits = f"trap '' XFSZ; ulimit -f {self._origin.size // 512 + 1}; exec timeout -k {_GRACE} "
+        limits += f'{self._origin.seconds:g} git "$@"'
+        command = ["/bin/sh", "-c", limits, "git", *where, *words]
+        environment = self._environment()
+        if index is not None:
+            environment["GIT_INDEX_FILE"] = str(index)
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment, cwd="/"
+            )
+        except OSError as error:
+            raise SourceError(f"cannot start git: {error.strerror}") from error
+        if done.returncode == 0:
+            return done.stdout.decode("utf-8", "surrogateescape")
+        raise SourceError(self._why(words, done.returncode, done.stderr.decode("utf-8", "replace")))
+
+    def _why(self, words: Sequence[str], code: int, printed: str) -> str:
+        """Return why git has failed."""
+        if code in (124, 137):
+            return f"the repository did not answer within {self._origin.seconds:g} s"
+        if code in (126, 127) or shutil.which("git", path=self._environment()["PATH"]) is None:
+            return "the program git is missing: install git"
+        if os.strerror(errno.EFBIG) in printed:
+            return f"the repository is larger than {self._origin.size} bytes (size_limit sets how large it may be)"
+        lines = [line.strip() for line in printed.splitlines() if line.strip()]
+        told = next((line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else "")
+        for secret in filter(None, (self._origin.token, self._credentials())):
+            told = told.replace(secret, "***")
+        verb = next(word for word in words if not word.startswith("-"))
+        return f"git {verb} failed: {told[:_PIECE] or f'exit code {code}'}"
+
+    def _credentials(self) -> str:
+        if not self._origin.token:
+            return ""
+        return base64.b64encode(f"{self._origin.user}:{self._origin.token}".encode()).decode()
+
+    def _environment(self) -> dict[str, str]:
+        """Return the whole environment of git. Secrets are in it, and not on the command line, which others can see."""
+        settings = {**_SETTINGS, "remote.origin.url": self._origin.url}
+        if self._origin.token:
+            settings["http.extraHeader"] = f"Authorization: Basic {self._credentials()}"
+        if self._origin.ca_file:
+            settings["http.sslCAInfo"] = self._origin.ca_file
+        config = f"-F {shlex.quote(self._origin.ssh_config)}" if self._origin.ssh_config else ""
+        kept = {name: value for name, value in self._origin.environment.items() if not name.startswith("GIT_")}
+        return {
+            **kept,
+            "PATH": kept.get("PATH", os.defpath),
+            "LC_ALL": "C.UTF-8",
+            "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_SSH_COMMAND": f"ssh {config} -oBatchMode=yes -oConnectTimeout=10",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_COUNT": str(len(settings)),
+            **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)},
+            **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
+        }

@@ -1,0 +1,100 @@
+"""The source of a stack as text. It is stored with the stack, so that no file is needed to define the stack again."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from heat_config_stack.hot.text import heat_text
+from heat_config_stack.language.files import File, beside
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+
+
+def base_of(registry: Mapping[str, Json], base: str) -> str:
+    """Return the base of the templates of a resource_registry: its `base_url`, or else `base`."""
+    said = registry.get("base_url")
+    return posixpath.join(beside(said, base), "") if isinstance(said, str) else base
+
+
+COMMAND_LINE = "--attribute"
+"""The name of the environment that is made of command-line options."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A template with environments, files and the values of parameters."""
+
+    template: File
+    environments: tuple[File, ...] = ()
+    """A later one overrides earlier ones."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Name → text of nested templates and of the files for get_file."""
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    """Values that are given directly, not in an environment."""
+    files_win: bool = True
+    """True if environments override parameters that are given directly, as in Heat."""
+    signatures: tuple[str, ...] = ()
+    """The evidence that the files are signed."""
+
+    def to_json(self) -> Json:
+        """Return the source as a JSON value, as the record of a stack keeps it."""
+        signatures = {"signatures": list(self.signatures)}
+        return {
+            "language": "hot",
+            **asdict(self),
+            **signatures,
+            "environments": [asdict(each) for each in self.environments],
+        }
+
+    @classmethod
+    def from_json(cls, value: Json) -> Source:
+        """Return the source that `to_json` has written."""
+        return cls(
+            File(**value["template"]),
+            tuple(File(**each) for each in value["environments"]),
+            value["files"],
+            value["parameters"],
+            value["files_win"],
+            tuple(value.get("signatures", ())),
+        )
+
+    def find(self, name: str, base: str) -> str | None:
+        """Return the key in `files` of a file that another file, `base`, names; None if there is none."""
+        if name in self.files:
+            return name
+        path = beside(name, base)
+        return path if path in self.files else None
+
+    def changed(
+        self,
+        template: File | None,
+        environments: Sequence[File],
+        files: Mapping[str, str],
+        parameters: Mapping[str, Json],
+        clear: Sequence[str] = (),
+    ) -> Source:
+        """Return the source of the updated stack: everything that is not given again stays as it was.
+
+        The values of parameters that the new template does not declare are dropped, as Heat does.
+        """
+        gone = {*clear, *(() if template is None else self.parameters.keys() - _declared(template, self.parameters))}
+        kept = {name: value for name, value in self.parameters.items() if name not in gone}
+        return replace(
+            self,
+            template=template or self.template,
+            environments=(*self.environments, *environments),
+            files={**self.files, **files},
+            parameters={**kept, **parameters},
+        )
+
+
+def _declared(template: File, otherwise: Mapping[str, Json]) -> set[str]:
+    """Return the names of the parameters that a template declares; of one that cannot be read, `otherwise`."""
+    try:
+        sections = heat_text(template.name, template.text, "template_format").value
+    except Invalid:
+        return set(otherwise)
+    declared = sections.get("parameters") if isinstance(sections, dict) else None
+    return set(declared) if isinstance(declared, dict) else set()

@@ -1,0 +1,332 @@
+"""This machine as the servers of a stack: deployments of the stack take the same path as those from Heat.
+
+Each deployment is a source of its own, whose document has the entry that the metadata of a server would have. The
+`Applier` plans, runs and records it like any other. Its result goes to the `Inbox`, and is in the records of the stack
+before it counts as delivered.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from heat_config_agent.deployments import plan
+from heat_config_agent.deployments.plan import Step
+from heat_config_agent.engine.report import Relay, Report
+from heat_config_agent.engine.workplace import open_state
+from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
+from heat_config_agent.model.entry import Entry, State
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.state import joint_flush, lock
+from heat_config_hooks import processes, protocol
+from heat_config_hooks.values import replace
+from heat_config_stack.lifecycle import deployments
+from heat_config_stack.lifecycle.live import World
+from heat_config_stack.records import kept_files
+from heat_config_stack.records.records import FAILED, IN_PROGRESS, DeploymentRecord
+
+LONGEST = 60.0
+"""The longest wait in seconds if nothing is due."""
+
+
+def source(deployment: DeploymentRecord) -> str:
+    """Return the name of the source for a deployment."""
+    return f"stack:{deployment.stack}/{deployment.id}"
+
+
+class Inbox:
+    """Accepts results instead of sending them to servers: an `Outbox` whose letters stay here."""
+
+    is_stored = True
+
+    def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
+        """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
+        self._take, self._are_safe = take, are_safe
+        self._accepted: list[Outcome] = []
+        self._wake, self._waker = os.pipe()
+        os.set_blocking(self._wake, False)
+
+    def trust(self, ca_file: str | None) -> None:
+        """Ignore the file: nothing is sent."""
+
+    def fileno(self) -> int:
+        """Return a descriptor that is readable when results were accepted."""
+        return self._wake
+
+    def expect(self, target: Target) -> None:
+        """Do nothing: the inbox is always ready."""
+
+    def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
+        """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
+        self._take(key, body)
+        self._accepted.append(Outcome(key, Fate.SENT))
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._waker, b".")
+
+    @property
+    def pending(self) -> bool:
+        """True if there are results that do not count as delivered yet."""
+        return bool(self._accepted)
+
+    def withdraw(self, key: str) -> None:
+        """Discard the outcome of a result."""
+        self._accepted = [each for each in self._accepted if each.key != key]
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcomes since the last call; none while results are not on disk."""
+        if not self._are_safe():
+            return []
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._wake, 65536)
+        found, self._accepted = self._accepted, []
+        return found
+
+    def close(self) -> None:
+        """Close the inbox."""
+        os.close(self._wake)
+        os.close(self._waker)
+
+
+class RebootError(AgentError):
+    """A deployment waits for a reboot of the machine."""
+
+    exit_code = ExitCode.REBOOT
+
+
+class _Heard(Relay):
+    """Forwards to another report, and remembers why something could not begin."""
+
+    obstacle = ""
+    """The reason why the last deployment could not begin."""
+
+    def postponed(self, step: Step, why: str) -> None:
+        self.obstacle = why
+        super().postponed(step, why)
+
+
+class ThisMachine:
+    """The servers of a stack."""
+
+    def __init__(self, folder: Path, settings: Settings, report: Report, *, server: str = "") -> None:
+        """Use a stack's folder as a state directory. Raises AgentError.
+
+        With `server`, the id of a server or the name of its resource, only deployments for that server are carried out.
+        All others count as complete without outputs, and their `deploy_stderr` says so.
+        """
+        self._held = contextlib.ExitStack()
+        self._held.enter_context(lock.held(folder))
+        self._folder = folder
+        self._heard = _Heard(report)
+        self._settings, self._report, self._server = settings, self._heard, server
+        self._parallel = max(int(settings.number("parallel")), 1)
+        self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
+        self._environment = dict(settings.run_settings.environment)
+        """The environment of all runs."""
+        run_settings = replace(
+            settings.run_settings,
+            state=folder,
+            root=settings.root and folder,
+            parallel=self._parallel,
+            environment=self._environment,
+        )
+        place = open_state(
+            settings,
+            self._inbox,
+            self._heard,
+            run_settings=run_settings,
+            deployed=folder / "deployed",
+            patience=settings.delivery,
+        )
+        self._journal, self._applier, self._announcer = place.journal, place.applier, place.announcer
+        self._journal.flush_with = self._flush_with
+        self._world: World | None = None
+        self._new: dict[str, DeploymentRecord] = {}
+        self._pending: dict[str, DeploymentRecord] = {}
+        """The deployments that were offered and have not ended, by id."""
+        self._documents: dict[str, Document] = {}
+        """The document of each deployment that is in the metadata of a server, by id."""
+        self._named: dict[object, set[str]] = {}
+        """The ids of deployments by what makes them the same to a tool, see `_alike`."""
+        self._by_key: dict[str, DeploymentRecord] = {}
+        self._gone: list[Document] = []
+
+    def close(self) -> None:
+        """Write everything to disk, and release the folder."""
+        self._applier.settle()
+        self._journal.close()
+        self._inbox.close()
+        self._announcer.close()
+        self._held.close()
+
+    # The interface for stacks.
+
+    def deliver(self, deployment: DeploymentRecord) -> None:
+        """Carry out a deployment with the next `work`."""
+        self._new[deployment.id] = deployment
+
+    def withdraw(self, deployment: DeploymentRecord) -> None:
+        """Discard a deployment that its stack has withdrawn."""
+        self._new.pop(deployment.id, None)
+        self._pending.pop(deployment.id, None)
+        if self._documents.pop(deployment.id, None) is not None:
+            self._gone.append(Document(source=source(deployment), content=[]))
+
+    @property
+    def busy(self) -> bool:
+        """True if deployments are pending or running, or their results are not on disk yet."""
+        return bool(self._new or self._gone or self._inbox.pending) or self._applier.work.busy
+
+    def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
+        """Carry out deployments until there is a result, or for that many seconds."""
+        if self._world is None:
+            self._recall(world)
+        self._world = world
+        if world.store.files is not None and world.store.files.is_there:
+            self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
+        if (self._new or self._gone) and self._applier.work.waiting < self._parallel:
+            if not self._offer(world):
+                timeout = 0
+        elif self._inbox.pending:  # else the flush before the next run secures them
+            world.store.flush(durable=True)
+        self._applier.turn(LONGEST if timeout is None else timeout, also)
+        if not self.busy:
+            self._applier.secure()  # of runs for which no resource waits
+            self._raise_if_stuck()
+
+    def _flush_with(self, flush_journal: Callable[[], None]) -> None:
+        """Flush the journal and the records of the stack. Raises StateError."""
+        if self._world is None or self._world.store.safe:
+            flush_journal()
+        else:
+            joint_flush.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+
+    def _recall(self, world: World) -> None:
+        """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
+
+        A power cut takes from the journal what was not flushed, and a kill may come before the delivery is on record.
+        """
+        store = world.store
+        of_config = {each.config: each for each in store.deployments.values()}
+        for entry in [each for each in self._journal.entries.values() if _may_have_ended(each)]:
+            deployment = of_config.get(entry.id)
+            if deployment is None:  # the stack has gone on since; or it has lost the record, and nothing has begun
+                self._applier.recall(entry.key, None, None)
+            elif deployment.status != IN_PROGRESS:
+                failed = deployment.status == FAILED
+                result = Result(values=deployment.outputs, failed=failed, reason=deployment.reason if failed else "")
+                resource = store.resources.get(deployment.resource)
+                self._applier.recall(entry.key, result, resource.updated if resource is not None else None)
+
+    def _raise_if_stuck(self) -> None:
+        """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
+        if self._applier.postponed:
+            raise StateError(
+                f"{self._heard.obstacle}; the stack is in {self._folder}",
+                hint="fix that, and run the command again to continue",
+            )
+        if waiting := self._applier.work.reboots:
+            names = ", ".join(each.name for each in waiting)
+            raise RebootError(
+                f"{names} asked for a reboot of the machine, and waits for it",
+                hint="reboot it, and run the command again to continue",
+            )
+
+    def _offer(self, world: World) -> bool:
+        """Offer the new deployments to the Applier, after all records are written: a kill loses none of them.
+
+        Before one of them begins, they are flushed together with the journal. Return whether there is something to wait
+        for: a refused deployment ends nothing.
+        """
+        world.store.flush()
+        new, self._new = self._new, {}
+        for deployment in new.values():
+            self._know(world, deployment)
+        self._pending = {key: deployment for key, deployment in self._pending.items() if self._is_open(deployment)}
+        wanted = dict.fromkeys(self._pending)
+        for deployment in new.values():
+            wanted.update(dict.fromkeys(self._beside(world, deployment)))
+        gone, self._gone = self._gone, []
+        documents = [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
+        self._applier.offer(documents, mark=False)
+        return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.work.busy
+
+    def _know(self, world: World, deployment: DeploymentRecord) -> None:
+        config = world.store.configs.get(deployment.config)
+        if config is None:
+            return
+        if not self._is_ours(world, deployment):
+            note = f"not carried out: it is for the server {deployment.server}"
+            deployments.take(world, deployment, {"deploy_stderr": note, "deploy_status_code": 0})
+            return
+        if config.group in TOOLLESS:
+            self._refuse(world, deployment, config.group)
+            return
+        self._by_key[protocol.file_key(config.id)] = deployment
+        self._documents[deployment.id] = Document(
+            source=source(deployment), content=[config.entry()], signatures=_signatures(world)
+        )
+        for each in self._alike(world, deployment, config.name):
+            self._named.setdefault(each, set()).add(deployment.id)
+        self._pending[deployment.id] = deployment
+
+    def _is_ours(self, world: World, deployment: DeploymentRecord) -> bool:
+        if not self._server or deployment.server == self._server:
+            return True
+        stack = world.store.resources_of(world.root)
+        return any(each.name == self._server and each.physical == deployment.server for each in stack)
+
+    def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
+        """Fail a deployment that no agent would answer, so that the stack does not wait forever."""
+        sentence = f"no tool carries out the group {group}: set the group to a tool, such as script"
+        deployments.take(world, deployment, {"deploy_stderr": sentence, "deploy_status_code": 1})
+        self._report.warn(f"{world.store.resources[deployment.resource].name}: {sentence}")
+
+    def _beside(self, world: World, deployment: DeploymentRecord) -> Iterable[str]:
+        """Return the deployments that a DELETE has to see: it spares what they have taken over."""
+        config = world.store.configs.get(deployment.config)
+        if deployment.action != DELETE or config is None:
+            return ()
+        alike = self._alike(world, deployment, config.name)
+        return [each for of in alike for each in self._named.get(of, ()) if each in self._documents]
+
+    @staticmethod
+    def _alike(world: World, deployment: DeploymentRecord, name: str) -> tuple[object, object]:
+        """Return the keys that make deployments the same to a tool: the name of the entry, and that of the resource."""
+        return name, (deployment.stack, world.store.resources[deployment.resource].name)
+
+    def _is_open(self, deployment: DeploymentRecord) -> bool:
+        """Return whether a deployment has to be offered again: it runs, or its result has not been accepted."""
+        entry = self._journal.entries.get(protocol.file_key(deployment.config))
+        return deployment.status == IN_PROGRESS or entry is None or not entry.settled
+
+    def _take(self, key: str, body: bytes) -> None:
+        """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
+        deployment = self._by_key.get(key)
+        if deployment is None or self._world is None:
+            return
+        deployments.take(self._world, deployment, json.loads(body))
+        self._pending.pop(deployment.id, None)
+        self._world.store.flush()
+        self._world.store.owed = True
+
+
+def _may_have_ended(entry: Entry) -> bool:
+    """Return whether a stack may have the result of a deployment that is not settled."""
+    if entry.state is State.RUNNING:
+        may = entry.run is not None and entry.run.boot != processes.boot_id()
+    else:
+        may = entry.state in (State.ACCEPTED, State.FINISHED)  # one that was accepted may be answered without a run
+    return may and plan.deployment_of(entry).target.wanted
+
+
+def _signatures(world: World) -> tuple[str, ...]:
+    """Return the evidence that the files of a stack are signed."""
+    root = world.store.root
+    kept = root.source.get("signatures", ()) if root is not None and isinstance(root.source, dict) else ()
+    return tuple(kept)

@@ -1,0 +1,389 @@
+"""One stack that is opened for work: carries out commands, and continues after an interruption."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
+from heat_config_hooks import processes
+from heat_config_stack.definition import Definition, Identity, Loader
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import preview, procedure, traversal, validation
+from heat_config_stack.lifecycle.endpoint import Endpoint
+from heat_config_stack.lifecycle.live import Servers, Stack, World
+from heat_config_stack.lifecycle.meanwhile import carry_on
+from heat_config_stack.lifecycle.procedures import Procedures
+from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import (
+    COMPLETE,
+    CREATE,
+    DELETE,
+    FAILED,
+    IN_PROGRESS,
+    ROLLBACK,
+    UPDATE,
+    ProcedureRecord,
+    StackRecord,
+)
+from heat_config_stack.records.store import Store
+from heat_config_stack.resource.resource import NoActionRequired, Resource
+from heat_config_stack.resource.scheduler import Scheduler
+from heat_config_stack.resource.types import HANDLES, Types
+
+CATCHING_UP = 5.0
+"""Seconds in which scripts may deliver signals that nothing accepted while no process worked on the stack."""
+
+
+class Machine(Servers, Protocol):
+    """Servers that carry out deployments."""
+
+    def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
+        """Carry out deployments until there is a result, or for that many seconds. Results go to `deployments.take`.
+
+        Return also if one of the descriptors in `also` is readable.
+        """
+
+    @property
+    def busy(self) -> bool:
+        """True if deployments are pending."""
+
+
+class Session:
+    """A stack in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        types: Types,
+        machine: Machine,
+        load: Loader,
+        *,
+        happened: Callable[[dict[str, Json]], None] = lambda _event: None,
+        warn: Callable[[str], None] = lambda _text: None,
+        unusable: Callable[[str], None] | None = None,
+    ) -> None:
+        """Open the stack in a folder, or a new one. Raises LockedError, StateError, UsageError."""
+        self._types, self._machine, self._load, self._warn = types, machine, load, warn
+        self.store = Store(folder, warn=warn)
+        self._scheduler = Scheduler()
+        self._endpoint: Endpoint | None = None
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, unusable=unusable)
+        self.world.meanwhile = partial(carry_on, self._scheduler, self.store, self._wait)
+        self.root: Stack | None = None
+        self._procedures = Procedures(self._finish)
+        self._resumed = False
+        """True if an earlier process was interrupted: its scripts may still be running."""
+        self._trouble: StateError | Invalid | None = None
+        """The reason why the stack can only be deleted; None if there is no such reason."""
+        try:
+            self._take_up()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take_up(self) -> None:
+        """Read the records of the stack, if there are any. First listen again where its scripts send their signals."""
+        record = self.store.root
+        if self.store.damage:
+            self._trouble = damaged(self.store)
+        if record is None:
+            return
+        self._resumed = record.status == IN_PROGRESS
+        try:
+            if self._resumed and record.port:
+                self._listen_again(record.port)
+        except StateError as error:
+            self._trouble = self._trouble or error
+        try:
+            definition = _definition(record, record.source, self._load)
+            earlier = _definition(record, record.source_before, self._load) if record.action == UPDATE else None
+        except (StateError, Invalid) as error:
+            definition = earlier = None
+            self._trouble = self._trouble or error
+        self.root = Stack(self.world, record, definition)
+        self.root.earlier = earlier
+
+    def _listen_again(self, port: int) -> None:
+        """Accept signals for all handles of the stack: running scripts may know the address."""
+        tokens = {each.id: each.data.get("token") for each in self.store.resources.values() if each.type in HANDLES}
+        expected = {handle: token for handle, token in tokens.items() if isinstance(token, str) and token}
+        if expected:
+            self._endpoint = Endpoint(port, fixed=True)
+            for handle, token in expected.items():
+                self._endpoint.expect(handle, token)
+            self.world.catching_up_until = processes.since_boot() + CATCHING_UP
+
+    def close(self) -> None:
+        """Close the stack, so that other programs can open it."""
+        if self._endpoint is not None:
+            self._endpoint.close()
+            self._endpoint = None
+        self.store.close()
+
+    @property
+    def interrupted(self) -> bool:
+        """True if an earlier process began an action and did not finish it."""
+        return self.root is not None and self.root.record.status == IN_PROGRESS
+
+    # Commands.
+
+    def create(self, definition: Definition, *, rollback: bool = False) -> Stack:
+        """Create the stack, or continue to create it. Raises `Invalid`, UsageError."""
+        self._check_usable()
+        stack = self.root
+        if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
+            return self.go_on()
+        if stack is not None and not _is_gone(stack):
+            raise UsageError(f"there is a stack {stack.name} already", hint="update it, or delete it first")
+        validation.check(definition, self._types)
+        if stack is not None:
+            self.store.drop(stack.record)
+            self._procedures.forget(stack)
+        identity = definition.identity
+        record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
+        self.root = Stack(self.world, record, None)
+        traversal.converge(self.root, CREATE, definition)
+        return self._run()
+
+    def update(self, definition: Definition, *, rollback: bool = False) -> Stack:
+        """Update the stack. Raises `Invalid`, UsageError."""
+        self._check_usable()
+        root = self._there()
+        if self._goes_back(definition):
+            return self.go_on()
+        self._procedures.make_way(root)
+        if self.interrupted and root.record.action != UPDATE:
+            self.go_on()
+        if self.interrupted and root.record.source == definition.source:
+            return self.go_on()
+        if _is_gone(root) and definition.procedures:  # one of them creates the operations
+            return self.create(definition, rollback=rollback)
+        if root.record.action == records.SUSPEND:
+            hint = "resume it first" + (
+                "; the update is possible even if that fails" if root.record.status == FAILED else ""
+            )
+            raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
+        if root.defined and (changed := root.defined.immutable_changes(definition)):
+            problem = str(exception.ImmutableParameterModified(*changed))
+            raise Invalid([definition.mistake(problem, ("parameters", changed[0]))], definition.conceal)
+        validation.check(definition, self._types)
+        record = root.record
+        root.earlier = root.defined
+        record.source_before, record.source, record.rollback = record.source, definition.source, rollback
+        traversal.converge(root, UPDATE, definition)
+        return self._run()
+
+    def preview(self, definition: Definition) -> list[preview.Change]:
+        """Return the effects of an update. Raises `Invalid`."""
+        validation.check(definition, self._types)
+        return list(preview.changes(self._there(), definition))
+
+    def delete(self, *, force: bool = False) -> None:
+        """Delete the stack, even if another action is in progress or nothing else is possible.
+
+        With `force`, resources whose deletion fails are forgotten, each with a warning.
+        """
+        if self.root is None and (self.store.damage or self.store.blank):
+            if self.store.damage:
+                self._warn("the records of its deployments are lost: everything that they created stays")
+            self.store.remove()
+            return
+        root = self._there()
+        if not self._procedures.undeploy(root):
+            return
+        root.traversal = None
+        self.world.forget = self._forgotten if force else None
+        traversal.converge(root, DELETE, None)
+        self._run()
+        if root.record.status != FAILED:
+            self.store.remove()
+            self.root = None
+
+    def _forgotten(self, path: str, failure: str) -> None:
+        self._warn(f"{path} may still exist, and is forgotten: {failure}")
+
+    def suspend(self) -> Stack:
+        """Suspend the stack; do nothing if it is suspended."""
+        return self._turn(records.SUSPEND)
+
+    def resume(self) -> Stack:
+        """Resume the stack."""
+        return self._turn(records.RESUME)
+
+    def check(self) -> Stack:
+        """Check the stack."""
+        return self._turn(records.CHECK)
+
+    def signal(self, resource: str, details: Json) -> None:
+        """Signal a resource: `NAME`, or `GROUP/MEMBER` for one of a child stack. Raises UsageError."""
+        stack: Stack | None = self._there()
+        *parents, name = resource.split("/")
+        for each in parents:
+            stack = getattr(stack.resources.get(each), "child", None) if stack else None
+        found = stack.resources.get(name) if stack else None
+        if found is None:
+            raise UsageError(f"there is no resource {resource} in {self._there().name}")
+        try:
+            _signal(found, details)
+        except ValueError as error:
+            raise UsageError(f"{resource} does not take the signal: {error}") from error
+        self._settle()
+
+    def carry_out(self, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:
+        """Carry out a procedure, or continue it after an interruption. Raises `Invalid`, UsageError, Refused."""
+        self._check_usable()
+        if self.interrupted:
+            self.go_on()
+        return self._procedures.carry_out(self._there(), name, inputs)
+
+    def _finish(self, run: procedure.Run) -> None:
+        self._scheduler.add(run.task())
+        self._run(run.record)
+
+    def _settle(self) -> None:
+        """Finish what a signal has begun in a child stack. Raises UsageError if that fails."""
+        changing = self.store.changing()
+        while self.store.changing() or self._machine.busy:
+            self._scheduler.turn()
+            self.store.flush()
+            if self.store.changing() or self._machine.busy:
+                self._wait()
+        self.store.flush(durable=True)
+        if failed := [stack.failure for stack in self.store.stacks.values() if stack.id in changing and stack.failure]:
+            raise AgentError(
+                f"the signal was accepted, and the change failed: {self.world.conceal.text(str(failed[0]))}"
+            )
+
+    def go_on(self) -> Stack:
+        """Finish the action that an earlier process began."""
+        self._check_usable()
+        root = self._there()
+        if self.interrupted:
+            traversal.go_on(root, root.defined)
+            self._run()
+        return root
+
+    # Execution.
+
+    def _check_usable(self) -> None:
+        """Raise an error if the stack can only be deleted."""
+        if self._trouble is not None:
+            raise self._trouble
+
+    def _turn(self, action: str) -> Stack:
+        self._check_usable()
+        root = self._there()
+        self._procedures.make_way(root)
+        if self.interrupted and root.record.action != action:
+            self.go_on()
+        if self.interrupted:
+            return self.go_on()
+        if action != records.CHECK and (root.record.action, root.record.status) == (action, COMPLETE):
+            return root  # nothing to do
+        traversal.turn(root, action)
+        return self._run()
+
+    def _run(self, procedure: ProcedureRecord | None = None) -> Stack:
+        """Work until an action of the stack, or a procedure, has ended."""
+        root = self._there()
+        record = procedure or root.record
+        try:
+            while record.status == IN_PROGRESS or self._machine.busy:
+                self._scheduler.turn()
+                self.store.flush()
+                if record.status == IN_PROGRESS or self._machine.busy:
+                    self._wait()
+        finally:
+            self.store.flush(durable=True)
+        return root
+
+    def _wait(self, longest: float | None = None) -> None:
+        """Wait for the next event, or for that many seconds."""
+        due = _least(self._scheduler.due, longest)
+        if due is None and not self._machine.busy:
+            raise StateError("the stack waits for an event that cannot happen")
+        if self._endpoint is None:
+            self._machine.work(self.world, due, [])
+        else:
+            self._machine.work(self.world, _least(due, self._endpoint.due), [self._endpoint.fileno()])
+        if self._endpoint is not None:
+            self._endpoint.take(self._signalled)
+
+    def _expect(self, handle: str, token: str) -> str:
+        """Accept signals for a handle from now on, and return the URL for them."""
+        root = self._there()
+        if self._endpoint is None:
+            self._endpoint = Endpoint(root.record.port, fixed=self._resumed and bool(root.record.port))
+        address = self._endpoint.expect(handle, token)
+        if root.record.port != self._endpoint.port:
+            root.record.port = self._endpoint.port
+            self.store.put(root.record)
+        return address
+
+    def _signalled(self, handle: str, details: Json) -> None:
+        record = self.store.resources.get(handle)
+        stack = self.world.stacks.get(record.stack) if record else None
+        found = stack.resources.get(record.name) if stack and record else None
+        if found is None:
+            raise ValueError("the handle no longer exists")
+        _signal(found, details)
+        self.store.flush(durable=True)
+
+    def _there(self) -> Stack:
+        if self.root is None:
+            raise UsageError(f"there is no stack in {self.store.folder}")
+        return self.root
+
+    def _goes_back(self, definition: Definition) -> bool:
+        """Return whether an interrupted rollback followed a failed attempt of the same definition."""
+        record = self._there().record
+        return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
+
+
+def _is_gone(stack: Stack) -> bool:
+    """Return whether a rollback of a failed create has left only the record of the stack."""
+    return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
+
+
+def _least(*times: float | None) -> float | None:
+    return min((each for each in times if each is not None), default=None)
+
+
+def _signal(resource: Resource, details: Json) -> None:
+    """Signal a resource. Raises ValueError if it refuses, for any exception of its class."""
+    try:
+        resource.signal(details)
+    except NoActionRequired:
+        return
+    except (AgentError, ValueError):
+        raise
+    except BaseException as error:
+        raise ValueError(f"{type(error).__name__}: {blame(error)}") from error
+
+
+def _definition(record: StackRecord, source: Json, load: Loader) -> Definition | None:
+    return None if source is None else definition_of(record, source, load)
+
+
+def definition_of(record: StackRecord, source: Json, load: Loader) -> Definition:
+    """Return the definition of a stack from its record. Raises `Invalid`, StateError."""
+    try:
+        return load(source, Identity(record.name, record.id, record.project))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise StateError(
+            f"cannot read the definition of the stack {record.name}: {error}",
+            hint=f"delete it with `heat-config-agent stack delete {record.name}`, and create it again",
+        ) from error
+
+
+def damaged(store: Store) -> StateError:
+    """Return the error for a stack that has lost records and can only be deleted."""
+    return StateError(
+        store.damage,
+        hint=f"nothing was begun; delete the stack with `heat-config-agent stack delete {store.folder.name}`, "
+        "and create it again",
+    )

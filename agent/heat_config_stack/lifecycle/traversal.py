@@ -1,0 +1,317 @@
+"""The traversal of a stack: every resource, in the order of dependencies, to a new definition, state, or deletion.
+
+The steps and their order are those of Heat's convergence. Each resource of the definition is created or updated after
+its dependencies. Each resource that existed before is visited a second time, after everything that depended on it, and
+is deleted if the stack no longer has it. A failure stops only what depends on the failed resource.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from heat_config_stack.definition import Definition
+from heat_config_stack.definition.procedures import DEPLOY
+from heat_config_stack.language.mistakes import Invalid
+from heat_config_stack.lifecycle import procedure
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.steps import Node, Traversal
+from heat_config_stack.records import records, spans
+from heat_config_stack.records.exception import UpdateReplace
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
+from heat_config_stack.records.records import ResourceRecord as Record
+from heat_config_stack.resource import actions
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.rolling import Rolling
+from heat_config_stack.resource.scheduler import Task
+
+TURNS: dict[str, Callable[[Resource], actions.Acting]] = {
+    records.SUSPEND: actions.suspend,
+    records.RESUME: actions.resume,
+    records.CHECK: actions.check,
+    records.SNAPSHOT: actions.snapshot,
+}
+"""The action for each resource in a traversal that leaves the definition as it is."""
+
+
+def converge(
+    stack: Stack, action: str, definition: Definition | None, attempt: str = "", rolling: Rolling | None = None
+) -> None:
+    """Begin to create or update a stack to a definition; without one, to delete it."""
+    record = stack.record
+    if record.action != DELETE:
+        stack.settle()
+    if action != ROLLBACK:
+        record.before, record.revision = record.revision, record.latest + 1
+        record.latest = record.revision
+    _begin(stack, action, attempt)
+    _Convergence(stack, definition, rolling).start()
+
+
+def turn(stack: Stack, action: str, attempt: str = "") -> None:
+    """Begin to suspend, resume or check a stack."""
+    stack.settle()
+    _begin(stack, action, attempt)
+    _Turn(stack).start()
+
+
+def go_on(stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
+    """Continue the traversal that an earlier process began."""
+    if stack.record.action in TURNS:
+        _Turn(stack).start()
+    else:
+        rest = rolling.left(each.name for each in stack.records()) if rolling else None
+        _Convergence(stack, None if stack.record.action == DELETE else definition, rest).start()
+
+
+def _begin(stack: Stack, action: str, attempt: str) -> None:
+    record = stack.record
+    record.action, record.status, record.reason, record.failure = action, IN_PROGRESS, "", None
+    record.attempt, record.updated = attempt or records.new_id(), time.time()
+    stack.keep(record)
+    if stack.owner is None:
+        stack.happened([], action, IN_PROGRESS)
+
+
+class _Turn(Traversal):
+    """Suspends, resumes or checks each resource."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__(stack)
+        ids = {name: resource.record.id for name, resource in stack.resources.items()}
+        self._names = {of: name for name, of in ids.items()}
+        suspends = stack.record.action == records.SUSPEND
+        nodes = {of: Node(of, False) for of in (reversed(self._names) if suspends else self._names)}
+        self._positions = {of: position for position, of in enumerate(nodes)}
+        for node in nodes.values():
+            self.graph.add(node)
+        for name, resource in stack.resources.items():
+            for required in resource.record.requires:
+                if required in nodes:
+                    after, before = (required, ids[name]) if suspends else (ids[name], required)
+                    self.graph.add(nodes[after], nodes[before])
+
+    def position(self, node: Node) -> int:
+        return self._positions[node.id]
+
+    def step(self, node: Node) -> Task:
+        action, attempt = self.stack.record.action, self.stack.record.attempt
+        resource = self.stack.resources[self._names[node.id]]
+        if (resource.record.passed, *resource.state) != (attempt, action, COMPLETE):
+            resource.record.passed = attempt
+            yield from TURNS[action](resource)
+
+
+class _Convergence(Traversal):
+    """Creates, updates and deletes resources until the stack matches a definition."""
+
+    def __init__(self, stack: Stack, definition: Definition | None, rolling: Rolling | None = None) -> None:
+        super().__init__(stack)
+        self._definition, self._rolling = definition, rolling or Rolling(())
+        self._before = {each.id: each for each in stack.records()}
+        self._current: dict[str, str] = {}
+        """The ids of the resources of the definition at the start, by name."""
+        self._names: dict[str, str] = {}
+        self._pauses: dict[Node, float] = {}
+        """The seconds to wait before a step."""
+        widened = None if definition is None else self._rolling.widened(definition)
+        stack.define(widened)
+        self._in_turn = stack.in_turn
+        if widened is not None:
+            self._plan(widened)
+        self._plan_removals()
+        self._plan_batches()
+        self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
+        self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
+
+    def position(self, node: Node) -> int:
+        return self._positions[node]
+
+    def _plan(self, definition: Definition) -> None:
+        """Find or create the record of each resource, and order each after its dependencies."""
+        stack = self.stack
+        by_name: dict[str, list[Record]] = {}
+        for resource in self._before.values():
+            by_name.setdefault(resource.name, []).append(resource)
+        for name in definition.resources:
+            chosen = self._fittest(by_name.get(name, ()))
+            if chosen is None:
+                chosen = self._new(name)
+            self._current[name], self._names[chosen.id] = chosen.id, name
+            if name not in stack.resources or stack.resources[name].record is not chosen:
+                stack.resources[name] = stack.resource(chosen)
+        for name, wanted in definition.resources.items():
+            needs = [self._current[other] for other in wanted.requirements() if other in self._current]
+            self.graph.add(Node(self._current[name], False), *(Node(other, False) for other in needs))
+            if stack.resources[name].record.definition is None:
+                stack.resources[name].record.requires = sorted(needs)
+        extra = {self._current[name]: stack.resources[name].record for name in self._rolling.extra}
+        self._before |= extra  # they are deleted again
+
+    def _fittest(self, candidates: Sequence[Record]) -> Record | None:
+        """Return the record, of several with one name, to go on with: by Heat's scores, else the last that changed."""
+        revision, before = self.stack.record.revision, self.stack.record.before
+        replaced = {each.replaces for each in self._before.values()}
+
+        def fitness(of: Record) -> tuple[int, float]:
+            score = -30 * (of.status == FAILED) - 50 * (of.action == DELETE) - (of.id in replaced)
+            return score + 5 * (of.revision == before) + 10 * (of.revision == revision), of.updated or of.created
+
+        return max(candidates, key=fitness, default=None)
+
+    def _plan_batches(self) -> None:
+        """Order each batch of a rolling update after the one before, with all that it removes."""
+        former: list[Node] = []
+        for batch in self._rolling.batches:
+            made = [self._current[name] for name in batch.made if name in self._current]
+            gone = [of for of, each in self._before.items() if each.name in batch.removed]
+            nodes = [*(Node(of, False) for of in made), *(Node(of, True) for of in gone)]
+            for node in nodes:
+                self.graph.add(node, *former)
+                self._pauses[node] = batch.pause
+            stay = [of for of in made if of in self._before and self._before[of].name not in self._rolling.extra]
+            former = [*nodes, *(Node(of, True) for of in stay)] or former
+
+    def _plan_removals(self) -> None:
+        """Visit each existing resource again, after its own first visit and after everything that depended on it."""
+        current = set(self._current.values())
+        for id_, former in self._before.items():
+            self.graph.add(Node(id_, True), *([Node(id_, False)] if id_ in current else []))
+            for other in former.requires:
+                if other in self._before and other != id_:
+                    self.graph.add(Node(other, True), Node(id_, True))
+            if former.replaces in self._before:
+                self.graph.add(Node(former.replaces, True), Node(id_, True))
+
+    def _new(self, name: str, replaces: str = "") -> Record:
+        """Return the record of a new resource, whose definition has not been resolved yet."""
+        made = Record(records.new_id(), name, self.stack.id, revision=self.stack.record.revision, replaces=replaces)
+        wanted = self.stack.as_defined(name).record
+        made.type, made.template = wanted.type, wanted.template
+        self.stack.keep(made)
+        return made
+
+    def step(self, node: Node) -> Task:
+        if not node.last:
+            yield from self._make(node)
+        else:
+            yield from self._remove(node)
+
+    def _make(self, node: Node) -> Task:
+        """Create, update or replace a resource; leave one that an earlier process has finished."""
+        resource = self.stack.resources[self._names[node.id]]
+        record, attempt = resource.record, self.stack.record.attempt
+        if (record.passed, record.revision, record.status) == (attempt, self.stack.record.revision, COMPLETE):
+            return
+        if record.passed != attempt:
+            yield from self._paused(node, record)
+        record.passed = attempt
+        again = resource.state == (CREATE, IN_PROGRESS) and resource.again_after_interruption
+        again = again or resource.state == (records.ADOPT, IN_PROGRESS)
+        if resource.action != INIT and not again:
+            try:
+                yield from actions.update(resource, self.stack.as_defined(resource.name), self._needs(resource.name))
+            except UpdateReplace:
+                resource = self._made_new(self._new(resource.name, replaces=record.id))
+                yield from self._begun(resource)
+        else:
+            resource = self._made_new(record)
+            yield from self._begun(resource)
+        resource = self.stack.renewed(resource)
+        self._needs_now(resource)
+        self.stack.keep(resource.record)
+
+    def _begun(self, resource: Resource) -> Task:
+        """Create a resource, or adopt it with its stack."""
+        if self.stack.record.action == records.ADOPT:
+            return actions.adopt(resource, (self.stack.record.adopted or {}).get(resource.name))
+        return actions.create(resource)
+
+    def _paused(self, node: Node, record: Record) -> Task:
+        """Wait before a step of a batch; after an interruption, only for the rest of the pause."""
+        pause = self._pauses.get(node, 0.0)
+        if not pause:
+            return
+        spans.begin(record, f"{self.stack.record.attempt}{' removal' if node.last else ''}")
+        self.stack.keep(record)
+        while spans.lasted(record) < pause:
+            if spans.renew(record):
+                self.stack.keep(record)
+            yield None
+
+    def _made_new(self, record: Record) -> Resource:
+        """Return a resource that is about to be created, as the definition has it now."""
+        resource = self.stack.as_defined(record.name)
+        record.type, record.template = resource.record.type, resource.record.template
+        record.revision, record.passed = self.stack.record.revision, self.stack.record.attempt
+        resource.attach(record)
+        self.stack.resources[record.name] = resource
+        self._needs_now(resource)
+        return resource
+
+    def _needs_now(self, resource: Resource) -> None:
+        resource.record.requires = self._needs(resource.name)
+
+    def _needs(self, name: str) -> list[str]:
+        """Return the ids of the resources that one of the definition depends on."""
+        there = self.stack.resources
+        needs = self.stack.definition.resources[name].requirements()
+        return sorted(there[each].record.id for each in needs if each in there)
+
+    def _remove(self, node: Node) -> Task:
+        """Delete a resource if the stack no longer has it."""
+        record = self._before[node.id]
+        yield from self._paused(node, record)
+        working = self.stack.resources.get(record.name)
+        if working is None or working.record is not record:
+            yield from actions.delete(self.stack.resource(record))
+        elif self._definition is None or record.name not in self._definition.resources:
+            yield from actions.delete(working)
+
+    def _ended(self) -> None:
+        record = self.stack.record
+        if record.failure is None and procedure.is_to_deploy(self.stack):
+            self.stack.world.scheduler.add(self._deployed(), self._ended)
+            return
+        failed, back = record.failure is not None, record.rollback and record.action in (CREATE, UPDATE, records.ADOPT)
+        if failed and back and self.stack.owner is None:
+            self._go_back()
+            return
+        if not failed and self._definition is None:
+            self._clear()
+        if self._rolling.extra:
+            self.stack.define(self._definition)
+        super()._ended()
+
+    def _deployed(self) -> Task:
+        """Carry out the procedure that creates the operations."""
+        stack = self.stack
+        try:
+            run = procedure.deployment(stack)
+        except (Invalid, procedure.Refused) as error:
+            problem = str(error)
+        else:
+            yield from run.task()
+            problem = run.record.reason
+        if problem:
+            stack.record.failure = records.Failure("WorkflowFailed", ["workflows", DEPLOY], problem)
+        else:
+            procedure.take_over(stack)
+
+    def _go_back(self) -> None:
+        """Return to the earlier definition; after a failed create, to nothing."""
+        stack, record = self.stack, self.stack.record
+        failed = f"Resource {record.action} failed: {record.failure}"
+        stack.happened([], record.action, FAILED, failed)
+        create = record.action != UPDATE
+        record.revision, record.before = (record.latest + 1 if create else record.before), record.revision
+        record.latest = max(record.latest, record.revision)
+        record.source, record.source_before = record.source_before, record.source
+        earlier = None if create else stack.earlier
+        _begin(stack, ROLLBACK, record.attempt)
+        _Convergence(stack, earlier).start()
+
+    def _clear(self) -> None:
+        """Delete all configs and deployments of the stack."""
+        for each in self.stack.world.store.rest_of(self.stack.id):
+            self.stack.world.store.drop(each)

@@ -1,0 +1,65 @@
+"""The stacks of a state directory: a folder each, by name."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from heat_config_agent.model.errors import StateError, UsageError
+from heat_config_stack.records.records import StackRecord
+from heat_config_stack.records.store import FILE, Store
+
+FOLDER = "stacks"
+_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}")
+
+
+def is_name(name: str) -> bool:
+    """Return whether a stack can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def folder(state: Path, name: str) -> Path:
+    """Return the folder of a stack, whether it exists or not. Raises UsageError if the name is not valid."""
+    if not is_name(name):
+        raise UsageError(
+            f"a stack cannot have the name {name!r}",
+            hint="a name begins with a letter, and has at most 255 letters, digits, '_', '-' and '.'",
+        )
+    return state / FOLDER / name
+
+
+def names(state: Path) -> list[str]:
+    """Return the names of all stacks, sorted."""
+    try:
+        there = [each.name for each in (state / FOLDER).iterdir() if os.path.lexists(each / FILE)]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise UsageError(f"cannot read {state / FOLDER}: {error.strerror}") from error
+    return sorted(filter(_NAME.fullmatch, there))
+
+
+class Kept(NamedTuple):
+    """The record of an existing stack."""
+
+    name: str
+    record: StackRecord | None
+    """None if it cannot be read."""
+    trouble: str
+    """The problem with the records; empty if there is none."""
+    blank: bool = False
+    """True if nothing has been done yet, so that the stack counts as not existing."""
+
+
+def kept(state: Path, name: str) -> Kept | None:
+    """Return the record of a stack, also while another process works on it; None if there is no such stack."""
+    warnings: list[str] = []
+    try:
+        store = Store(folder(state, name), write=False, warn=warnings.append)
+    except StateError as error:
+        return Kept(name, None, str(error))
+    if store.root is None and not store.damage:
+        return None if not store.blank else Kept(name, None, warnings[0], blank=True)
+    return Kept(name, store.root, store.damage or "; ".join(warnings))

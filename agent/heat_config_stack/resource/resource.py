@@ -1,0 +1,362 @@
+"""The base class of all resources, as Heat's plug-in guide describes it.
+
+A class declares `properties_schema` and `attributes_schema`, and has a handler for each action that it takes part in:
+`handle_create` … `handle_delete`, each with a `check_…_complete` if the action takes time. The module `actions` calls
+the handlers and keeps their results. Our own resources are written in the same way.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, ClassVar
+from uuid import UUID
+
+from heat_config_stack import definition
+from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unresolved
+from heat_config_stack.language.positions import Json
+from heat_config_stack.records import exception
+from heat_config_stack.records.exception import UpdateReplace
+from heat_config_stack.records.records import ResourceRecord
+from heat_config_stack.resource import attributes, transfer
+from heat_config_stack.resource.clients import ClientUser
+from heat_config_stack.resource.host import Host
+from heat_config_stack.resource.properties import Properties, Schema, Wrong, schemata
+from heat_config_stack.resource.snippet import Snippet, freeze
+from heat_config_stack.resource.support import SupportStatus
+from heat_config_stack.resource.translation import TranslationRule
+from heat_config_stack.resource.unknown_values import as_far_as_known
+
+__all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
+
+
+PLUGINS = "heat_config_agent_plugins_"
+"""The prefix of the names of the packages with plug-ins."""
+
+
+class NoActionRequired(Exception):  # noqa: N818  # the name that plug-ins use
+    """A signal needs no action."""
+
+    def __init__(self, res_name: str = "", reason: str = "") -> None:
+        """Take the name of the resource and the reason, if they are of interest."""
+        super().__init__(f"The resource {res_name} could not perform scaling action: {reason}" if res_name else "")
+
+
+class PollDelay(Exception):  # noqa: N818
+    """The next check should wait for some time."""
+
+    def __init__(self, period: float = 1.0) -> None:
+        """Take the seconds to wait."""
+        super().__init__()
+        self.period = period
+
+
+class Resource(ClientUser):
+    """A resource of a stack."""
+
+    ACTIONS = (INIT, CREATE, DELETE, UPDATE, ROLLBACK, SUSPEND, RESUME, ADOPT, SNAPSHOT, CHECK) = (
+        *("INIT", "CREATE", "DELETE", "UPDATE", "ROLLBACK"),
+        *("SUSPEND", "RESUME", "ADOPT", "SNAPSHOT", "CHECK"),
+    )
+    STATUSES = (IN_PROGRESS, FAILED, COMPLETE) = ("IN_PROGRESS", "FAILED", "COMPLETE")
+
+    properties_schema: ClassVar[Mapping[str, Schema]] = {}
+    attributes_schema: ClassVar[Mapping[str, attributes.Schema]] = {}
+    update_policy_schema: ClassVar[Mapping[str, Schema]] = {}
+    support_status = SupportStatus()
+    physical_resource_name_limit: ClassVar[int | None] = 255
+    any_property: ClassVar[bool] = False
+    """True if it accepts properties that are not in its schema."""
+    any_attribute: ClassVar[bool] = False
+    """True if it may have attributes that are not in its schema; they are checked only once it exists."""
+    always_known: ClassVar[frozenset[str]] = frozenset()
+    """The attributes that have values also before it is created and after it is deleted."""
+    again_after_interruption: ClassVar[bool] = False
+    """True if an interrupted handler may be called again. Otherwise the resource counts as failed."""
+    never_updated: ClassVar[bool] = False
+    """True if no update changes the resource, even if its definition changes."""
+    no_signal_actions: ClassVar[tuple[str, ...]] = (SUSPEND, DELETE)
+    """The last actions after which a resource takes no signal."""
+    deletes_with_snapshot: ClassVar[bool] = False
+    """True if it may have the deletion policy Snapshot."""
+
+    def __init__(self, name: str, definition: ResourceDefinition, stack: Host) -> None:
+        """Work on one resource of a stack; `attach` adds its record."""
+        self.name, self.stack = name, stack
+        self.record = ResourceRecord(id="", name=name, stack=stack.id)
+        self.define(definition)
+
+    def attach(self, record: ResourceRecord) -> None:
+        """Continue with the record of the resource."""
+        self.record = record
+
+    def define(self, definition: ResourceDefinition) -> None:
+        """Use a definition from now on."""
+        self.definition = definition
+        self.t = Snippet(definition, self.resolve)
+        self.reparse()
+
+    def reparse(self) -> None:
+        """Read the properties and attributes from the definition again."""
+        schema = self.schema_of_properties()
+        self.properties = Properties(schema, self.definition.properties, self.resolve)
+        self.properties.rules = tuple(self.translation_rules(self.properties) or ())
+        self.attributes = attributes.Attributes(self.schema_of_attributes(), self._value_of)
+
+    def schema_of_properties(self) -> Mapping[str, Schema]:
+        """Return the schema of the properties; a class whose schema depends on the resource overrides this."""
+        return schemata(self.properties_schema)
+
+    def schema_of_attributes(self) -> Mapping[str, attributes.Schema]:
+        """Return the schema of the attributes; a class whose schema depends on the resource overrides this."""
+        return attributes.schemata(self.attributes_schema)
+
+    def resolve(self, tree: Tree) -> Json:
+        """Return the value of a tree, resolved now. Raises `Unresolved`."""
+        return definition.resolve(tree, self.stack.look)
+
+    def frozen(self) -> dict[str, Json]:
+        """Return the definition as JSON, with its functions resolved."""
+        return freeze(self.definition, self.resolve)
+
+    # Identity.
+
+    @property
+    def action(self) -> str:
+        """Return the last action."""
+        return self.record.action
+
+    @property
+    def status(self) -> str:
+        """Return the status of the last action."""
+        return self.record.status
+
+    @property
+    def status_reason(self) -> str:
+        """Return the reason for that status."""
+        return self.record.reason
+
+    @property
+    def state(self) -> tuple[str, str]:
+        """Return action and status."""
+        return self.record.state
+
+    @property
+    def uuid(self) -> str:
+        """Return the id of the resource itself, which differs from its physical id."""
+        return self.record.id
+
+    @property
+    def context(self) -> object:
+        """Return the context of the request: always None, because there is only one user."""
+        return self.stack.context
+
+    @property
+    def resource_id(self) -> str | None:
+        """Return the physical id."""
+        return self.record.physical
+
+    def resource_id_set(self, inst: str | None) -> None:
+        """Record the physical id, so that it is found again after an interruption."""
+        self.record.physical = inst
+        self.stack.keep(self.record)
+        if not self.again_after_interruption:
+            self.stack.flush()
+
+    def type(self) -> str:
+        """Return the type as written in the template."""
+        return self.definition.type
+
+    def has_interface(self, resource_type: str) -> bool:
+        """Return whether the resource has a type."""
+        return resource_type in (self.definition.type, self.record.type)
+
+    def physical_resource_name(self) -> str:
+        """Return a unique name for the physical resource."""
+        short = base64.b32encode(UUID(self.record.id).bytes).decode().lower()[:12] if self.record.id else ""
+        name = "-".join(filter(None, (self.stack.name, self.name, short)))
+        limit = self.physical_resource_name_limit
+        return name if not limit or len(name) <= limit else f"{name[:2]}-{name[3 - limit :]}"
+
+    def physical_resource_name_or_FnGetRefId(self) -> str:
+        """Return the physical name, or the reference id."""
+        return self.physical_resource_name()
+
+    # Stored values.
+
+    def data(self) -> dict[str, Json]:
+        """Return the data that the class has stored."""
+        return dict(self.record.data)
+
+    def data_set(self, key: str, value: Json, redact: bool = False) -> None:
+        """Store a value under a key."""
+        self.record.data[key] = value
+        self.stack.keep(self.record)
+
+    def data_delete(self, key: str) -> bool:
+        """Delete a stored value, and return whether there was one."""
+        there = self.record.data.pop(key, None) is not None
+        self.stack.keep(self.record)
+        return there
+
+    def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
+        """Return the current metadata."""
+        return dict(self.record.metadata)
+
+    def metadata_set(self, metadata: Mapping[str, Json], merge_metadata: object = None) -> None:
+        """Replace the metadata."""
+        self.record.metadata = dict(metadata)
+        self.stack.keep(self.record)
+
+    # Reference and attributes.
+
+    def get_reference_id(self) -> Json:
+        """Return the value of get_resource."""
+        return self.name if self.resource_id is None else self.resource_id
+
+    def FnGetRefId(self) -> Json:
+        """Return the value of get_resource."""
+        return self.get_reference_id()
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return an attribute, or the part of it at a path."""
+        if key not in self.attributes:
+            raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
+        return attributes.select_from_attribute(self.attributes[key], path)
+
+    def FnGetAtt(self, key: str, *path: Json) -> Json:
+        """Return an attribute, or the part of it at a path."""
+        return self.get_attribute(key, *path)
+
+    def _value_of(self, name: str) -> Json:
+        return self._show_resource() if name == attributes.SHOW else self._resolve_attribute(name)
+
+    def _resolve_attribute(self, name: str) -> Json:
+        """Return the value of an attribute."""
+        return None
+
+    def given_attributes(self) -> dict[str, Json]:
+        """Return all attributes except `show`."""
+        return {name: self.FnGetAtt(name) for name in self.attributes}
+
+    # Clients.
+
+    @classmethod
+    def is_service_available(cls, context: object) -> tuple[bool, str | None]:
+        """Return whether the service that the type needs is available, and if not, why."""
+        return True, None
+
+    def translation_rules(self, properties: Properties) -> Iterable[TranslationRule] | None:
+        """Return the rules that translate property values."""
+        return ()
+
+    # Checking.
+
+    def mistakes(self) -> list[Wrong]:
+        """Return all mistakes in the properties and the update policy, with paths relative to the resource."""
+        mistakes = [mistake.under("properties") for mistake in wrong_properties(self, self.known())]
+        # Of Heat's types that are nothing, the policy is not checked.
+        return mistakes if self.any_property else [*mistakes, *_wrong_policy(self)]
+
+    def known(self) -> Properties:
+        """Return the properties, with `Unknown` in place of values that are not known yet."""
+        return self.properties_of(lambda tree: as_far_as_known(tree, self.stack.look))
+
+    def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
+        """Return the properties, resolved by a function."""
+        wanted = self.definition
+        known = Properties(self.properties.schema, wanted.properties, resolve, omitted=wanted.omitted)
+        known.rules = tuple(self.translation_rules(known) or ())
+        return known
+
+    def has_attribute(self, name: str) -> bool:
+        """Return whether the resource has such an attribute, as far as is known before it exists."""
+        return self.any_attribute or name in self.attributes
+
+    def validate(self) -> None:
+        """Check more than the schemas do. Raises `StackValidationFailed`."""
+
+    # Default handlers.
+
+    def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> Any:
+        """Take over the physical id, the stored values and the metadata of a resource that exists already."""
+        transfer.adopt(self, resource_data or {})
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the resource, for a snapshot or for another program that adopts it."""
+        return transfer.state(self)
+
+    def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
+        """Ask for a replacement if a property changes."""
+        if prop_diff:
+            raise UpdateReplace(self.name)
+
+    def needs_replace(self, after_props: Properties) -> bool:
+        """Return whether the new properties require a replacement."""
+        return False
+
+    def needs_replace_with_prop_diff(
+        self,
+        changed_properties_set: set[str],
+        after_props: Properties,
+        before_props: Properties,
+    ) -> bool:
+        """Return whether the changed properties require a replacement."""
+        return False
+
+    def needs_replace_with_tmpl_diff(self, tmpl_diff: Mapping[str, Json]) -> bool:
+        """Return whether the changes outside the properties require a replacement."""
+        return False
+
+    def needs_replace_failed(self) -> bool:
+        """Return whether an update replaces the resource after it has failed."""
+        return True
+
+    def always_update(self) -> bool:
+        """Return whether every update applies to the resource, even if its definition is unchanged."""
+        return False
+
+    def settle(self) -> None:
+        """Prepare for a change of the stack, while all its resources are as they were."""
+
+    def prepare_for_replace(self) -> None:
+        """Make room for the replacement."""
+
+    def restore_prev_rsrc(self, convergence: bool = False) -> None:
+        """Undo `prepare_for_replace`."""
+
+    def signal(self, details: Json = None) -> None:
+        """Take a signal. Raises `NotSupported` if the type takes none, or none after its last action."""
+        if self.action in self.no_signal_actions:
+            raise exception.NotSupported(feature=f"Signal resource during {self.action}")
+        handle = getattr(self, "handle_signal", None)
+        if handle is None:
+            raise exception.NotSupported(feature=f"to signal a resource of type {self.type()}")
+        handle(details)
+
+    @property
+    def child(self) -> Host | None:
+        """Return the child stack; None if there is none."""
+        return None
+
+    def awaits(self) -> Hashable | None:
+        """Return the key that is woken when a check may have a new result; None if checks have to poll."""
+        return None
+
+
+def wrong_properties(resource: Resource, properties: Properties) -> list[Wrong]:
+    """Return the mistakes in properties of a resource; none of a type that accepts any."""
+    return [] if resource.any_property else properties.mistakes()
+
+
+def _wrong_policy(resource: Resource) -> list[Wrong]:
+    """Return the mistakes in the update policy, with paths relative to the resource."""
+    try:
+        tree = as_far_as_known(resource.definition.update_policy, resource.stack.look)
+    except Unresolved as error:
+        return [Wrong(str(error), ("update_policy",), of_value=False)]
+    if not isinstance(tree, Mapping):  # a function for all of it
+        shape = isinstance(tree, Later) or tree is None
+        return [] if shape else [Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
+    policy = Properties(schemata(resource.update_policy_schema), tree)
+    return [Wrong(each.problem, ("update_policy", *each.path), of_value=False) for each in policy.mistakes()]

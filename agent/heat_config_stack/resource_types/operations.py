@@ -1,0 +1,275 @@
+"""An operation of a service: a deployment that continues in place after a failure, and the one that undoes it.
+
+`create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one resource each: what makes runs for
+CREATE, and what undoes it runs for DELETE. Only a change of the properties in `_COMPARED` is a reason to run again:
+everything else is handed on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from heat_config_stack.definition import ROOT, Unresolved, resolve
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments, nodes
+from heat_config_stack.records import exception, kept_files
+from heat_config_stack.records.records import ConfigRecord
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.config_service import new_config
+from heat_config_stack.resource.constraints import AllowedValues
+from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.snippet import Snippet, thaw
+from heat_config_stack.resource_types.deployment import SoftwareDeployment
+
+MAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "create": (("CREATE", "UPDATE"), ("DELETE",)),
+    "configure": (("CREATE", "UPDATE"), ()),
+    "start": (("CREATE", "UPDATE", "RESUME"), ("SUSPEND", "DELETE")),
+    "add": (("CREATE", "UPDATE"), ("DELETE",)),
+    "target_changed": (("UPDATE",), ()),
+    "artifacts": (("CREATE", "UPDATE", "DELETE"), ()),
+}
+"""The actions that make and those that undo, by the kind of operation."""
+
+_COMPARED = frozenset({"server", "kind", "config", "input_values", "trigger"})
+"""The properties of which a change makes the operation run again."""
+
+_PREFIX = "tosca."
+_SURROUNDINGS = f"{_PREFIX}surroundings"
+"""Names of inputs that the tool reads itself."""
+
+_MADE, _OPEN, _RUN, _OUTPUTS = "made", "open", "run", "outputs"
+"""The data of the resource: whether what makes has run, whether an action was begun and has not succeeded, the id of
+the last run of what makes, and the outputs of each operation."""
+
+
+class Operation(SoftwareDeployment):
+    """An operation of a node or a relationship, with the one that undoes it."""
+
+    properties_schema: ClassVar[Mapping[str, Schema]] = {
+        "server": Schema(Schema.STRING, "Id of the server.", required=True, update_allowed=True),
+        "kind": Schema(
+            Schema.STRING,
+            "The kind of operation, which says for which actions it runs.",
+            required=True,
+            update_allowed=True,
+            constraints=[AllowedValues(list(MAKES))],
+        ),
+        "operation": Schema(Schema.STRING, "The name of the operation that makes.", update_allowed=True, default=""),
+        "inverse": Schema(Schema.STRING, "The name of the operation that undoes.", update_allowed=True, default=""),
+        "config": Schema(Schema.MAP, "What is run to make.", update_allowed=True),
+        "inverse_config": Schema(Schema.MAP, "What is run to undo.", update_allowed=True),
+        "files": Schema(Schema.MAP, "Files in the folder of the scripts, by path.", update_allowed=True),
+        "places": Schema(Schema.LIST, "Files that are copied to places on the machine.", update_allowed=True),
+        "input_values": Schema(Schema.MAP, "Values of the inputs.", update_allowed=True),
+        "inverse_values": Schema(Schema.MAP, "Values of the inputs of what undoes.", update_allowed=True),
+        "surroundings": Schema(Schema.MAP, "Values that are handed on and not compared.", update_allowed=True),
+        "trigger": Schema(Schema.ANY, "A value whose change makes it run again.", update_allowed=True),
+        "outputs": Schema(Schema.MAP, "The names of the outputs, by operation.", update_allowed=True),
+        "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
+        "signal_transport": Schema(Schema.STRING, "How the result is sent.", default="CFN_SIGNAL"),
+    }
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        **SoftwareDeployment.attributes_schema,
+        _RUN: Attribute("The id of the last run that created or updated.", type=Attribute.STRING),
+    }
+
+    # What is run for an action.
+
+    def _config(self, properties: Properties) -> ConfigRecord | None:  # it has its configs itself
+        return None
+
+    def _is_for(self, action: str, config: ConfigRecord | None) -> bool:
+        return bool(self._steps(action))
+
+    def _steps(self, action: str) -> list[tuple[str, Mapping[str, Json], Mapping[str, Json]]]:
+        """Return the name, the config and the inputs of each operation that runs for an action, in order."""
+        of = self.properties
+        makes, undoes = MAKES[of["kind"]]
+        forward = (of["operation"], of["config"] or {}, of["input_values"] or {})
+        back = (of["inverse"], of["inverse_config"] or {}, of["inverse_values"] or {})
+        wanted = [back] if action in undoes else [forward] if action in makes else []
+        if action == "UPDATE" and of["kind"] == "start":
+            wanted = [back, forward]
+        if action == "DELETE" and forward[1].get("container"):  # the tool removes the container that it has made
+            wanted = [back, (of["inverse"] or "delete", forward[1], back[2])]
+        return [step for step in wanted if step[1]]
+
+    def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:
+        properties = self.properties
+        steps = self._steps(action)
+        values: dict[str, Json] = {**steps[-1][2], _SURROUNDINGS: self._around()}
+        config: dict[str, Json] = {
+            "root": ROOT,
+            "files": {**self.stack.files, **(properties["files"] or {})},
+            "places": properties["places"] or [],
+        }
+        parts = []
+        for name, content, inputs in steps:
+            config["files"].update(content["files"])
+            part = {"operation": name, **{key: content.get(key) for key in ("primary", "processor", "container")}}
+            if not part["processor"]:  # it copies files only
+                continue
+            if len(steps) > 1 and name != steps[-1][0]:
+                values[f"{_PREFIX}{name}"] = inputs
+                part["inputs"] = f"{_PREFIX}{name}"
+            parts.append({key: value for key, value in part.items() if value})
+        config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
+        names = [output for step, _, _ in steps for output in (properties["outputs"] or {}).get(step, ())]
+        text = written = _written(config)
+        kept = self.stack.world.store.files
+        if kept is not None and len(written) > kept_files.LEAST:
+            config["files"] = {path: kept.keep(content) for path, content in config["files"].items()}
+            written = _written(config)
+        derived = new_config(
+            {
+                "name": self.physical_resource_name(),
+                "group": "tosca",
+                "config": written,
+                "options": properties["options"] or {},
+                "outputs": [{"name": output, "type": "Json"} for output in dict.fromkeys(names)],
+            },
+            self.stack.id,
+        )
+        derived.inputs = deployments.inputs_of(derived, values, self._told(action))
+        for declared in derived.inputs:
+            if declared["name"] in values:
+                declared["type"] = _type_of(declared["value"])
+        derived.secrets = self.stack.world.conceal.distinctive.within(
+            [derived.name, text, derived.options, derived.inputs]
+        )
+        return derived
+
+    # The handlers.
+
+    def _act(self, action: str) -> str:
+        is_of_procedure = self.record.stack != self.stack.id
+        is_operation = self.properties["kind"] != "artifacts"
+        if is_operation and not is_of_procedure and self.stack.is_done_by_procedure(action):
+            return ""
+        if self._steps(action):
+            if not is_of_procedure:
+                nodes.forget(self.stack, nodes.of_operation(self.stack, self.name))
+            self.record.data[_OPEN] = True
+            if action == "DELETE":
+                self.record.data[_MADE] = False
+            self.stack.keep(self.record)
+        return super()._act(action)
+
+    def handle_update(
+        self,
+        json_snippet: Snippet,
+        tmpl_diff: Mapping[str, Json],
+        prop_diff: Mapping[str, Json],
+    ) -> str:
+        """Run the operation again if something that counts has changed; one that failed is tried again in place."""
+        self.define(json_snippet.definition)
+        made = self.record.data.get(_MADE, False)
+        changed = prop_diff.keys() & (
+            _COMPARED - {"config", "input_values", "server"} if self._only_triggered else _COMPARED
+        )
+        if not made or self.record.data.get(_OPEN) or changed:
+            return self._act("UPDATE" if made else "CREATE")
+        return ""
+
+    @property
+    def _only_triggered(self) -> bool:
+        return bool(self.properties["kind"] == "target_changed")
+
+    def needs_replace_failed(self) -> bool:
+        """Return False: a failed operation continues in place."""
+        return False
+
+    def needs_replace_with_prop_diff(
+        self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
+    ) -> bool:
+        """Return false: it is never replaced."""
+        return False
+
+    def _is_complete(self, token: str) -> bool:
+        try:
+            if not super()._is_complete(token):
+                return False
+        except exception.Error as error:
+            last = self._last(token)
+            raise exception.Error(str(error) if last == self.name else f"{last}: {error}") from None
+        action = self.record.action
+        deployment = self.stack.world.store.deployments.get(token)
+        if token and deployment is not None:
+            outputs = dict(self.record.data.get(_OUTPUTS) or {})
+            for name, _, _ in self._steps(deployment.action):
+                names = (self.properties["outputs"] or {}).get(name, ())
+                if names:
+                    outputs[name] = {output: deployment.outputs.get(output) for output in names}
+            if outputs:
+                self.record.data[_OUTPUTS] = outputs
+        if action in ("CREATE", "UPDATE"):
+            self.record.data[_MADE] = True
+            if token:
+                self.record.data[_RUN] = self.record.attempt
+        self.record.data.pop(_OPEN, None)
+        self.stack.keep(self.record)
+        return True
+
+    def _last(self, token: str) -> str:
+        """Return the name of the operation that ran last: `app.stop` for `app.start` that is undone."""
+        found = self.stack.world.store.deployments.get(token)
+        steps = self._steps(found.action) if found is not None else []
+        return f"{self.name.rpartition('.')[0]}.{steps[-1][0]}" if steps else self.name
+
+    check_create_complete = _is_complete
+    check_update_complete = _is_complete
+    check_suspend_complete = _is_complete
+    check_resume_complete = _is_complete
+
+    def settle(self) -> None:
+        """Resolve the values for the last time before the stack changes: the operations that undo need them."""
+        frozen = self.record.definition
+        latest = {
+            name: value for name in ("inverse_values", "surroundings") if (value := self._latest(name)) is not None
+        }
+        if frozen is not None and any(frozen["properties"].get(name) != value for name, value in latest.items()):
+            self.record.definition = {**frozen, "properties": {**frozen["properties"], **latest}}
+            self.define(thaw(self.name, self.record.definition))
+            self.stack.keep(self.record)
+
+    def _around(self) -> dict[str, Json]:
+        """Return the surroundings as they are at the moment; those that are no longer known stay as they were."""
+        known = {name: value for name, value in (self._latest("surroundings") or {}).items() if value is not None}
+        return {**(self.properties["surroundings"] or {}), **known}
+
+    def _latest(self, name: str) -> Json:
+        """Return the value that a property has at the moment; None if it cannot be resolved."""
+        defined = self.stack.defined
+        if defined is None or self.name not in defined.resources:
+            return None
+        try:
+            return resolve(defined.resources[self.name].properties.get(name), self.stack.look)
+        except Unresolved:
+            return None
+
+    # Attributes.
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return the outputs of the last successful run of an operation by its name, or an attribute."""
+        if key == _RUN:
+            return self.record.data.get(_RUN)
+        if key in SoftwareDeployment.attributes_schema:
+            found = self._deployment
+            return select_from_attribute(found.outputs.get(key), path) if found is not None else None
+        return select_from_attribute((self.record.data.get(_OUTPUTS) or {}).get(key), path)
+
+
+def _written(config: Mapping[str, Json]) -> str:
+    return json.dumps(config, ensure_ascii=False, separators=(",", ":"))
+
+
+def _type_of(value: Any) -> str:
+    if isinstance(value, bool):
+        return "Boolean"
+    if isinstance(value, int | float):
+        return "Number"
+    return "Json" if isinstance(value, dict | list) else "String"

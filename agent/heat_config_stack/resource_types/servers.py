@@ -1,0 +1,185 @@
+"""Servers, which are all this machine; and placeholders for cloud resources, with nothing behind them."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.positions import Json
+from heat_config_stack.lifecycle import deployments
+from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.records import exception, records
+from heat_config_stack.resource.attributes import Schema as Attribute
+from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Length
+from heat_config_stack.resource.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
+from heat_config_stack.resource.properties import Properties, Schema, Wrong
+from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.snippet import Snippet
+
+HERE = "127.0.0.1"
+"""The address of every server."""
+
+
+class NothingBehind(Resource):
+    """A resource that exists only in the template."""
+
+    stack: Stack
+    again_after_interruption: ClassVar[bool] = True
+
+    def handle_create(self) -> None:
+        """Create an id."""
+        self.resource_id_set(records.new_id())
+
+    def handle_update(
+        self,
+        json_snippet: Snippet,
+        tmpl_diff: Mapping[str, Json],
+        prop_diff: Mapping[str, Json],
+    ) -> None:
+        """Accept all changes."""
+
+
+class Named(NothingBehind):
+    """A resource that exists only in the template, and to which others refer by its name."""
+
+    def get_reference_id(self) -> Json:
+        """Return the name."""
+        return self.name if self.resource_id is None else self.physical_resource_name()
+
+
+class DeployedServer(NothingBehind):
+    """A server that exists already: this machine."""
+
+    deletes_with_snapshot: ClassVar[bool] = True
+    properties_schema: ClassVar[Mapping[str, Schema]] = {
+        "name": Schema(Schema.STRING, "Name of the server.", update_allowed=True),
+        "metadata": Schema(Schema.MAP, "Metadata of the server.", update_allowed=True),
+        "software_config_transport": Schema(
+            Schema.STRING,
+            "How the server receives its deployments; not used on this machine.",
+            default="POLL_SERVER_CFN",
+            update_allowed=True,
+            constraints=[AllowedValues(["POLL_SERVER_CFN", "POLL_SERVER_HEAT", "POLL_TEMP_URL", "ZAQAR_MESSAGE"])],
+        ),
+        "deployment_swift_data": Schema(
+            Schema.MAP,
+            "Where deployments are stored in Swift; not used on this machine.",
+            default={},
+            update_allowed=True,
+            schema={
+                "container": Schema(Schema.STRING, constraints=[Length(min=1)]),
+                "object": Schema(Schema.STRING, constraints=[Length(min=1)]),
+            },
+        ),
+    }
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "name": Attribute("Name of the server.", type=Attribute.STRING),
+        "os_collect_config": Attribute("Settings of the agent.", type=Attribute.MAP),
+    }
+
+    def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
+        """Return the metadata with the deployments."""
+        metadata = super().metadata_get(refresh)
+        return {**metadata, "deployments": deployments.entries(self.stack.world, self.resource_id or "")}
+
+    def _resolve_attribute(self, name: str) -> Json:
+        if name == "name":
+            return self.properties["name"] or self.physical_resource_name()
+        return {}
+
+
+class Placeholder(NothingBehind):
+    """A cloud resource: its properties are checked, nothing is created, and its attributes are given by the user."""
+
+    facts: ClassVar[HeatType]
+
+    def schema_of_properties(self) -> Mapping[str, Schema]:
+        """Return the schemas; of a type whose service is gone, one for each property in the template."""
+        if self.any_property:
+            return {name: Schema(Schema.ANY, update_allowed=True) for name in self.definition.properties}
+        return self.properties_schema
+
+    def mistakes(self) -> list[Wrong]:
+        """Return all mistakes, with those of properties that are given in an older form as well."""
+        conflicts = self.facts.conflicts(self.definition.properties)
+        both = "Cannot define the following properties at the same time"
+        return [
+            *(Wrong(f"{both}: {names}", ("properties", *path)) for path, names in conflicts),
+            *super().mistakes(),
+        ]
+
+    def properties_of(self, resolve: Callable[[Tree], Tree]) -> Properties:
+        """Return the properties with those of older names translated, resolved by a function."""
+        wanted = self.definition
+        return Properties(
+            self.properties.schema, self.facts.translated(wanted.properties), resolve, omitted=wanted.omitted
+        )
+
+    def validate(self) -> None:
+        """Refuse a time that is over when a stack is created, as Heat does."""
+        for name in self.facts.expiring if self.stack.world.creating else ():
+            value = self.known()[name] if name in self.definition.properties else None
+            if isinstance(value, str) and (problem := CustomConstraint(EXPIRATION).violated(value, "string")):
+                raise exception.StackValidationFailed(path=["properties", name], message=problem)
+
+    def has_attribute(self, name: str) -> bool:
+        """Return whether Heat's type has the attribute, or a value was given for it."""
+        return super().has_attribute(name) or any(name in given for given in self._given())
+
+    def _given(self) -> tuple[Mapping[str, Json], ...]:
+        """Return the attributes that were given for the resource, by its path and by its type."""
+        attributes = self.stack.environment.attributes
+        return attributes("/".join((*self.stack.path, self.name))), attributes(self.type())
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return what is given for it, by its path or its type; of a server its name and this machine's address."""
+        for attributes in (*self._given(), self._own()):
+            if key in attributes:
+                return select_from_attribute(attributes[key], path)
+        if not self.has_attribute(key):
+            raise exception.InvalidTemplateAttribute(resource=self.name, key=key)
+        return None
+
+    def _own(self) -> dict[str, Json]:
+        name = self.properties.get("name")
+        made: dict[str, Json] = {"name": name or self.physical_resource_name()}
+        if canonical(self.record.type) == "AWS::EC2::Instance":
+            made |= dict.fromkeys(("PublicIp", "PrivateIp"), HERE)
+        if self.record.type.endswith("::Server"):
+            made |= {"first_address": HERE, "accessIPv4": HERE, "instance_name": made["name"]}
+        return made
+
+
+@functools.cache
+def placeholder(type_: str) -> type[Placeholder] | None:
+    """Return the class for a type of Heat that needs a cloud; None if Heat has no such type."""
+    facts = heat_type(type_)
+    return _class_of(facts) if facts else None
+
+
+@functools.cache
+def former_placeholder(type_: str) -> type[Placeholder] | None:
+    """Return the class for a cloud type that Heat does not have, but that an existing stack may contain; else None."""
+    return _class_of(former_type(type_)) if _FORMER.fullmatch(type_) else None
+
+
+_FORMER = re.compile(r"(OS::(?!Heat::)[A-Za-z]+|AWS|Rackspace|Docker|DockerInc|Microsoft|Senlin)::\w+(::\w+)*")
+"""The types that were accepted as placeholders before those of Heat were known."""
+
+
+def _class_of(facts: HeatType) -> type[Placeholder]:
+    members = {
+        "facts": facts,
+        "properties_schema": facts.properties,
+        "attributes_schema": facts.attributes,
+        "update_policy_schema": facts.update_policy,
+        "support_status": facts.status,
+        "any_property": facts.is_nothing,
+        "any_attribute": facts.is_nothing or facts.open_attributes,
+        "deletes_with_snapshot": facts.snapshot,
+    }
+    return type("Placeholder", (Placeholder,), members)

@@ -1,0 +1,9 @@
+"""TOSCA: service templates and archives of the Simple Profile in YAML, versions 1.0 to 1.3, read, checked and compiled.
+
+    language ─► files ─► topology ─► evaluation ─► checks ─► compilation
+    grammar     texts,   nodes,      functions     mistakes  a definition
+    types       archives targets     values                  export: HOT
+
+Operations become deployments: `create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one
+resource each, which `resource_types/operations.py` carries out.
+"""

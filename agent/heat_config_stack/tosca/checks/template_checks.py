@@ -1,0 +1,281 @@
+"""Checks of node and relationship templates (sections 3.7.1 to 3.7.4 of the specification)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.checks.type_checks import find
+from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
+from heat_config_stack.tosca.language import functions, values
+from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.interface_definitions import check_operations
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.variables import variable
+from heat_config_stack.tosca.topology.filters import check_filter
+from heat_config_stack.tosca.topology.requirements import check_requirements
+from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.templates import Interface, Relationship, Template
+
+_SCALABLE = "tosca.capabilities.Scalable"
+
+SELECTABLE = frozenset({"selectable", "select"})
+
+
+def check_templates(service: Service, scope: Scope) -> None:
+    """Report what is wrong with the node and relationship templates of a service."""
+    nodes = service.content.get("node_templates") or {}
+    for name, node in service.nodes.items():
+        _check_node(node, nodes[name], nodes, service, scope)
+    relationships = service.content.get("relationship_templates") or {}
+    for name, relationship in service.relationships.items():
+        content = relationships[name]
+        _check_type(relationship, content, relationships, scope)
+        check_relationship(relationship, content, scope)
+
+
+def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
+    """Report a missing or unknown type, and copies of a node that cannot be copied (section 3.7)."""
+    report, path = scope.report, template.path
+    copied = content.get("copy")
+    if copied is not None:
+        original = others.get(copied)
+        if original is None:
+            problem = f"there is no template {copied} to copy"
+            report.wrong("copy-unknown", problem, (*path, "copy"), nearest(copied, others))
+            return
+        if original.get("copy") is not None:
+            problem = f"{copied} is a copy itself"
+            report.wrong("copy-of-copy", problem, (*path, "copy"), f"copy {original['copy']}")
+            return
+    if template.content.get("type") is None:
+        report.wrong("key-missing", f"the template {template.name} needs a type", path, "add type")
+    elif content.get("type") is not None:
+        find(template.document, template.section, content["type"], (*path, "type"))
+
+
+def _check_node(
+    node: Node, content: Mapping[str, Json], others: Mapping[str, Any], service: Service, scope: Scope
+) -> None:
+    _check_type(node, content, others, scope)
+    inner = Scope(scope.names, scope.report, node, scope.inputs, scope.templates, None, scope.uses)
+    type_, path = node.type, node.path
+    check_properties(node, content, type_.properties if type_ else {}, inner)
+    check_attributes(node, content, type_, inner)
+    _check_capabilities(node, content, inner)
+    check_interfaces(node, content.get("interfaces") or {}, path, inner, node.artifacts)
+    _check_variables(node, inner)
+    for name, artifact in (content.get("artifacts") or {}).items():
+        check_artifact(node.artifacts[name], artifact, node.document)
+        functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
+    check_requirements(node, service, inner)
+    for requirement in node.requirements:
+        relationship, described = requirement.content.get("relationship"), requirement.relationship
+        if relationship and described is not None and described.path == (*requirement.path, "relationship"):
+            check_relationship(described, relationship, inner)
+    node_filter = content.get("node_filter")
+    if node_filter:
+        where = (*path, "node_filter")
+        if not SELECTABLE & set(node.directives):
+            problem = f"{node.name} has a node_filter, but not the directive selectable"
+            scope.report.warn("filter-unselectable", problem, where, "add directives: [ selectable ]")
+        check_filter(node_filter, type_, where, node.document, inner)
+
+
+def check_properties(
+    template: Template, content: Mapping[str, Json], defined: Mapping[str, PropertyDefinition], scope: Scope
+) -> None:
+    """Report what is wrong with the properties of a template; what it copies counts as well."""
+    own: Mapping[str, Json] = content.get("properties") or {}
+    path = (*template.path, "properties")
+    _check_functions(own, path, scope, template)
+    if not template.is_known:
+        return
+    all_values = template.content.get("properties") or {}
+    if all_values is own:
+        values.check_properties(own, defined, template.name, (path, template.path), scope.report)
+    else:
+        _check_copied(own, all_values, defined, template, scope)
+
+
+def _check_copied(
+    own: Mapping[str, Json],
+    all_values: Mapping[str, Json],
+    defined: Mapping[str, PropertyDefinition],
+    template: Template,
+    scope: Scope,
+) -> None:
+    wanted = {name: of for name, of in defined.items() if name in own or name not in all_values}
+    path = (*template.path, "properties")
+    values.check_properties(own, wanted, template.name, (path, template.path), scope.report)
+
+
+def _check_functions(content: Mapping[str, Json], path: Path, scope: Scope, *holder: object) -> None:
+    for name, value in content.items():
+        if value.__class__ is dict or value.__class__ is list:
+            functions.check(value, (*path, name), scope.of(*holder, name))
+
+
+def check_attributes(template: Template, content: Mapping[str, Json], type_: Type | None, scope: Scope) -> None:
+    """Report what is wrong with the attributes of a template; a value may stand under `value` (section 3.5.12)."""
+    own: Mapping[str, Json] = content.get("attributes") or {}
+    path = (*template.path, "attributes")
+    _check_functions(own, path, scope, template)
+    if type_ is not None and not type_.is_incomplete:
+        _check_attribute_values(own, {**type_.properties, **type_.attributes}, template.name, path, scope)
+
+
+def _check_attribute_values(
+    own: Mapping[str, Json], defined: Mapping[str, PropertyDefinition], owner: str, path: Path, scope: Scope
+) -> None:
+    for name, value in own.items():
+        definition = defined.get(name)
+        if definition is None:
+            problem = f"{owner} has no attribute {name}"
+            scope.report.wrong("undeclared", problem, (*path, name), nearest(name, defined))
+        elif isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
+            values.check(value["value"], definition.schema, (*path, name, "value"), scope.report)
+        elif value is not None:
+            values.check(value, definition.schema, (*path, name), scope.report)
+
+
+def _needing(type_: Type) -> Mapping[str, CapabilityDefinition]:
+    """Return the capabilities with properties that need a value; kept with the type."""
+    needing: dict[str, CapabilityDefinition] | None = type_.__dict__.get("needing")
+    if needing is None:
+        needing = {
+            name: capability
+            for name, capability in type_.capabilities.items()
+            if any(of.required and of.default is None for of in capability.properties.values())
+        }
+        type_.__dict__["needing"] = needing
+    return needing
+
+
+def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -> None:
+    """Report what is wrong with the capabilities of a node template (section 3.7.1)."""
+    own: Mapping[str, Any] = content.get("capabilities") or {}
+    type_, path = node.type, (*node.path, "capabilities")
+    known = type_ is not None and not type_.is_incomplete
+    for name, assigned in own.items():
+        here = (*path, name)
+        for member in ("properties", "attributes"):
+            _check_functions(assigned.get(member) or {}, (*here, member), scope, node, name)
+        if type_ is None or not known:
+            continue
+        definition = type_.capabilities.get(name)
+        if definition is None:
+            hint = nearest(name, type_.capabilities)
+            scope.report.wrong("undeclared", f"{node.name} has no capability {name}", here, hint)
+        elif definition.type is not None and not definition.type.is_incomplete:
+            properties = assigned.get("properties") or {}
+            owner = f"the capability {name} of {node.name}"
+            values.check_properties(
+                properties, definition.properties, owner, ((*here, "properties"), here), scope.report
+            )
+            if _SCALABLE in definition.type.keys and properties.get("default_instances", 1) != 1:
+                problem = "there is one instance of each node here: nothing scales"
+                scope.report.warn("alone", problem, (*here, "properties", "default_instances"))
+            defined = {**definition.properties, **definition.attributes}
+            attributes = assigned.get("attributes") or {}
+            _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
+    assigned_anywhere = node.content.get("capabilities") or {}
+    for name, capability in _needing(type_).items() if type_ is not None and known else ():
+        if name not in assigned_anywhere:
+            owner = f"the capability {name} of {node.name}"
+            values.check_properties({}, capability.properties, owner, (path, node.path), scope.report)
+
+
+def check_relationship(relationship: Relationship, content: Mapping[str, Json], scope: Scope) -> None:
+    """Report what is wrong with a relationship template, or with what a requirement says of its relationship."""
+    inner = Scope(scope.names, scope.report, relationship, scope.inputs, scope.templates, None, scope.uses)
+    type_ = relationship.type
+    check_properties(relationship, content, type_.properties if type_ else {}, inner)
+    check_attributes(relationship, content, type_, inner)
+    check_interfaces(relationship, content.get("interfaces") or {}, relationship.path, inner, {})
+    _check_variables(relationship, inner)
+
+
+def check_interfaces(
+    template: Template, content: Mapping[str, Any], path: Path, scope: Scope, artifacts: Mapping[str, Any]
+) -> None:
+    """Report what is wrong with the interfaces of a template (section 3.7)."""
+    names: dict[str, str] = {}
+    for name, assigned in content.items():
+        here = (*path, "interfaces", name)
+        definition = template.declaration(name)
+        first = names.setdefault(definition.name if definition else name, name)
+        if first != name:
+            problem = f"the interface {name} is there twice: {first} is the same one"
+            scope.report.wrong("duplicate", problem, here, "put all operations under one of them")
+        check_operations(assigned, here, scope.report)
+        own_type = None if definition else template.document.find("interface_types", name)
+        interface = template.interfaces.get(definition.name if definition else name)
+        is_declared = definition is not None or own_type is not None
+        if not is_declared and template.is_known:
+            problem = f"{template.name} has no interface {name}"
+            scope.report.wrong("undeclared", problem, here, nearest(name, template.declared))
+        shared: Mapping[str, Json] = assigned.get("inputs") or {}
+        for key, value in shared.items():
+            functions.check(value, (*here, "inputs", key), scope)
+        if interface is not None and interface.definition is not None and "inputs" in assigned:
+            elsewhere = {key: None for _, of, _ in operations(assigned, here) for key in of.get("inputs") or ()}
+            _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
+        for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
+            scope.report.wrong("key-unknown", f"an interface of a template has no keyname {key}", (*here, key))
+        declared = interface.definition.operations if interface and interface.definition else {}
+        is_known = is_declared and template.type is not None
+        for operation, of, where in operations(assigned, here):
+            if is_known and operation not in declared and not _is_incomplete(interface):
+                problem = f"the interface {name} has no operation {operation}"
+                scope.report.wrong("undeclared", problem, where, nearest(operation, declared))
+            own: Mapping[str, Json] = of.get("inputs") or {}
+            for key, value in own.items():
+                functions.check(value, (*where, "inputs", key), scope)
+            if "inputs" in of and interface is not None:
+                _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
+            implementation = of.get("implementation")
+            if implementation:
+                check_implementation(
+                    implementation, artifacts, (*where, "implementation"), template.document, operation=operation
+                )
+                functions.check(implementation, (*where, "implementation"), scope)
+            functions.check_outputs(of, where, scope)
+        for notification, of in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(of, (*here, "notifications", notification), scope)
+
+
+def _check_variables(template: Template, scope: Scope) -> None:
+    """Warn of inputs of an operation that would have the same variable."""
+    for interface, operation in template.operations:
+        names: dict[str, str] = {}
+        for name in interface.inputs(operation.name):
+            first = names.setdefault(variable(name), name)
+            if first != name:
+                problem = f"the inputs {first} and {name} of {operation.name} have the same variable, {variable(name)}"
+                path = (*template.path, "interfaces", interface.name)
+                scope.report.warn("same-variable", problem, path, "rename one of them")
+
+
+def _is_incomplete(interface: Interface | None) -> bool:
+    type_ = interface.definition.type if interface and interface.definition else None
+    return type_ is None or type_.is_incomplete
+
+
+def _check_inputs(
+    own: Mapping[str, Json],
+    shared: Mapping[str, Json],
+    defined: Mapping[str, PropertyDefinition],
+    path: Path,
+    scope: Scope,
+) -> None:
+    """Report inputs that do not fit their definitions, and required ones that are missing in what is written."""
+    for name, value in own.items():
+        if name in defined and value is not None:
+            values.check(value, defined[name].schema, (*path, name), scope.report)
+    for name, definition in defined.items():
+        if name not in own and name not in shared and definition.required and definition.default is None:
+            scope.report.wrong("required", f"the input {name} needs a value", path, f"add {name}")

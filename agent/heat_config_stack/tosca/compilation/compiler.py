@@ -1,0 +1,391 @@
+"""A service with its relationships → the definition of a stack: a resource for each node and each operation.
+
+`create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one resource each. The resources of a
+node are a line, in which each needs the one before it; removing them is the same line backwards (sections 5.8, 7.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from heat_config_stack.definition import (
+    HOST,
+    NODE,
+    OPERATION,
+    Later,
+    Look,
+    Need,
+    NodeDefinition,
+    Output,
+    ResourceDefinition,
+    Tree,
+    Unresolved,
+    requires,
+)
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.compilation.cutting import cut_circles
+from heat_config_stack.tosca.compilation.operations import (
+    ORCHESTRATOR,
+    Implemented,
+    Script,
+    Scripts,
+    lifecycle,
+    machine,
+    surroundings,
+)
+from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.later import Attribute, Soft, static, written_out
+from heat_config_stack.tosca.topology.templates import Template
+from heat_config_stack.tosca.topology.topology import Layer, Part, Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Reference(Later):
+    """The id of a resource."""
+
+    resource: str
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return (Need(self.resource),)
+
+    def resolve(self, look: Look) -> Json:
+        return look.reference(self.resource)
+
+
+@dataclass
+class Step:
+    """One resource of operations: what makes, and what undoes it."""
+
+    name: str
+    kind: str
+    part: Part
+    """The node in whose line it is."""
+    of: Part
+    """The node that it is about, and on whose machine it runs."""
+    makes: Implemented | None
+    undoes: Implemented | None
+    needs: list[str] = field(default_factory=list)
+    after: str = ""
+    """The resource before it in the line whose run makes this one run again."""
+    script: Script = field(default_factory=Script)
+    inverse: Script = field(default_factory=Script)
+
+    @property
+    def first(self) -> Implemented:
+        """The creating operation, or else the deleting one."""
+        found = self.makes or self.undoes
+        if found is None:
+            raise ValueError(f"{self.name} has no operation")
+        return found
+
+
+class Compiler:
+    """Makes the resources of one service."""
+
+    def __init__(self, topology: Topology, evaluator: Evaluator, scripts: Scripts) -> None:
+        self.topology, self.evaluator, self.scripts = topology, evaluator, scripts
+        self.lines: dict[str, list[Step]] = {}
+        """The operations of each node, in their order."""
+        self.resources: dict[str, ResourceDefinition] = {}
+        self.types: dict[str, str] = {}
+        """The type of each resource as the stack knows it."""
+        self.nodes: dict[str, NodeDefinition] = {}
+        self._places: dict[tuple[int, str, str], tuple[str, str]] = {}
+        evaluator.resource_of = self._resource_of
+
+    def compile(self) -> None:
+        """Make all resources and nodes."""
+        self.evaluator.keepers = {part.name for part in self.topology.parts.values() if part.inner is None}
+        for part in self.topology.parts.values():
+            self.lines[part.name] = self._line(part)
+        for line in self.lines.values():
+            for step in line:
+                for implemented in (step.makes, step.undoes):
+                    if implemented is not None:
+                        key = (id(implemented.subject), implemented.interface.name, implemented.operation.name)
+                        self._places[key] = (step.name, implemented.operation.name)
+        for part in self.topology.parts.values():
+            for step in self.lines[part.name]:
+                self._prepare(step)
+        for part in self.topology.parts.values():
+            self._node(part)
+        steps = {step.name: step.first for line in self.lines.values() for step in line}
+        cut_circles(self.resources, steps, self.topology)
+
+    def outputs(self, layer: Layer) -> dict[str, Output]:
+        """Return the outputs of the service."""
+        outputs = {}
+        for name, of in layer.service.outputs.items():
+            path: Path = (*layer.service.path, "outputs", name)
+            try:
+                value = self.evaluator.value(of.get("value"), Context(None, layer))
+            except (TooDeep, Unresolved) as error:
+                value = None
+                self.topology.warn("function-arguments", f"the output {name} is null: {error}", _Owner(layer), path)
+            outputs[name] = Output(name, value, str(of.get("description", "")))
+        return outputs
+
+    def finish(self) -> dict[str, ResourceDefinition]:
+        """Return the resources, after everything that asks for outputs has been evaluated."""
+        for name, wanted in self.evaluator.outputs.items():
+            found = self.resources.get(name)
+            if found is not None and self.types[name] == OPERATION:
+                outputs = {operation: [*names] for operation, names in wanted.items()}
+                self.resources[name] = replace(found, properties={**found.properties, "outputs": outputs})
+        return self.resources
+
+    # The line of a node.
+
+    def _line(self, part: Part) -> list[Step]:
+        """Return the operations of a node in their order (sections 5.8 and 7.2)."""
+        own = lifecycle(part)
+        sources = [(link, lifecycle(link)) for link in part.links]
+        targets = [(link, lifecycle(link)) for link in part.incoming]
+        line: list[Step] = []
+
+        def add(name: str, kind: str, of: Part, operations: Mapping[str, Implemented], *names: str) -> None:
+            makes, undoes = operations.get(names[0]), operations.get(names[1]) if len(names) > 1 else None
+            if makes is not None or undoes is not None:
+                line.append(Step(f"{name}.{names[0]}", kind, part, of, makes, undoes))
+
+        add(part.name, "create", part, own, "create", "delete")
+        for when in ("pre", "post"):
+            for link, operations in sources:
+                add(link.name, "configure", link.source, operations, f"{when}_configure_source")
+            for link, operations in targets:
+                add(link.name, "configure", link.target, operations, f"{when}_configure_target")
+            if when == "pre":
+                add(part.name, "configure", part, own, "configure")
+        add(part.name, "start", part, own, "start", "stop")
+        for link, operations in sources:
+            add(link.name, "add", link.source, operations, "add_target", "remove_target")
+            add(link.name, "add", link.target, operations, "add_source", "remove_source")
+        for link, operations in sources:
+            add(link.name, "target_changed", link.source, operations, "target_changed")
+        self._order(part, line)
+        return line
+
+    def _order(self, part: Part, line: list[Step]) -> None:
+        """Let each operation of a node need the one before it."""
+        before = [part.name] if part.is_compute else self._needed(part)
+        after = ""
+        added: dict[str, str] = {}
+        for step in line:
+            if step.kind not in ("add", "target_changed"):
+                step.needs, step.after = before, after
+                before = [step.name]
+                after = step.name if step.makes is not None else after
+        for step in line:
+            if step.kind == "add":
+                link = step.name.rpartition(".")[0]
+                step.needs = [added.setdefault(link, step.name)] if link in added else before
+                added[link] = step.name
+            elif step.kind == "target_changed":
+                step.needs = before
+
+    def _needed(self, part: Part) -> list[str]:
+        """Return the resources that have to be complete before a node begins (sections 5.8 and 7.2)."""
+        needed: dict[str, None] = {}
+        for link in part.links:
+            for target in self.topology.everything(link.target):
+                needed.update(dict.fromkeys(self.ready(target)))
+        for target in self.topology.needed_around(part):
+            needed.update(dict.fromkeys(self.ready(target)))
+        return [*needed]
+
+    def ready(self, part: Part) -> list[str]:
+        """Return the resources that are complete when a node is started."""
+        own = [step.name for step in self.lines.get(part.name, ())] if part.is_compute else []
+        return [part.name, *own]
+
+    def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
+        """Return the resource with the outputs of an operation, and their name among those that the resource has.
+
+        An operation that only workflows call has no resource of its own: the node has the outputs of all of these.
+        """
+        found = subject.template.interface(interface)
+        place = self._places.get((id(subject), found.name if found else interface, operation))
+        if place is not None or found is None:
+            return place
+        definition, part = found.operations.get(operation), getattr(subject, "source", subject)
+        is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
+        return (part.name, _kept_as(subject, found.name, operation)) if is_kept else None
+
+    def _prepare(self, step: Step) -> None:
+        for implemented, name in ((step.makes, "script"), (step.undoes, "inverse")):
+            if implemented is None:
+                continue
+            try:
+                setattr(step, name, self.scripts.script(implemented))
+            except TooDeep as error:
+                problem = f"values need each other in a circle: {error}"
+                self.topology.wrong("function-circle", problem, _Owner(step.part.layer), implemented.path)
+            except Unresolved as error:
+                report = implemented.document.report
+                self.topology.mistakes[report.mistake("function-arguments", str(error), implemented.path)] = None
+
+    # Resources.
+
+    def _node(self, part: Part) -> None:
+        line = self.lines[part.name]
+        type_ = str(part.template.content.get("type"))
+        if part.is_compute:
+            self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(self._needed(part))), HOST)
+        self._artifacts(part)
+        for step in line:
+            self._operation(step)
+        if not part.is_compute:
+            needs = [*self._needed(part), *(step.name for step in line)]
+            needs += [name for name in (f"{part.name}.artifacts",) if name in self.resources]
+            self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(dict.fromkeys(needs))), NODE)
+        host = part.machine
+        self.nodes[part.name] = NodeDefinition(
+            part.name,
+            type_,
+            host.name if host is not None else "",
+            {step.name: step.kind for step in line},
+            partial(self._attributes, part),
+        )
+        for name in self._open_attributes(part):
+            self._attribute(part, name)
+
+    def _attributes(self, part: Part) -> dict[str, Tree]:
+        type_ = part.type
+        names = [*type_.properties, *type_.attributes] if type_ is not None else []
+        found = {}
+        for name in names:
+            if name != "state":
+                found[name] = self._attribute(part, name)
+        return found
+
+    def _attribute(self, part: Part, name: str) -> Tree:
+        try:
+            return written_out(self.evaluator.attribute(part, name))
+        except (TooDeep, Unresolved):
+            return None
+
+    def _open_attributes(self, part: Part) -> list[str]:
+        """Return the attributes with functions, which may ask for outputs of operations."""
+        assigned = part.template.content.get("attributes") or {}
+        defined = part.type.attributes if part.type is not None else {}
+        values = {**{name: of.default for name, of in defined.items()}, **assigned}
+        return [name for name, value in values.items() if isinstance(value, dict | list)]
+
+    def add(self, resource: ResourceDefinition, type_: str) -> None:
+        """Take a resource with the type that the stack knows for it."""
+        self.resources[resource.name], self.types[resource.name] = resource, type_
+
+    def _artifacts(self, part: Part) -> None:
+        """Copy artifacts before the first operation of the node."""
+        script = self.scripts.deployed(part)
+        if not script.places:
+            return
+        host = part.machine
+        properties = {
+            "server": Reference(self._machine(host.name if host is not None else ORCHESTRATOR)),
+            "kind": "artifacts",
+            "operation": "artifacts",
+            "config": script.config,
+            "trigger": [place["to"] for place in script.places],
+            "places": script.places,
+        }
+        needs = [part.name] if part.is_compute else self._needed(part)
+        self.add(ResourceDefinition(f"{part.name}.artifacts", "artifacts", properties, {}, tuple(needs)), OPERATION)
+
+    def _machine(self, name: str) -> str:
+        """Return the name of the resource of a machine; the orchestrator is there when it is needed."""
+        if name == ORCHESTRATOR and ORCHESTRATOR not in self.resources:
+            self.add(ResourceDefinition(ORCHESTRATOR, ORCHESTRATOR, {}), HOST)
+        return name
+
+    def _operation(self, step: Step) -> None:
+        script, inverse = step.script, step.inverse
+        server = self._machine(machine(step.first, step.of))
+        trigger: Tree = Attribute(step.after, "run") if step.after else None
+        if step.kind == "target_changed":
+            trigger = self._target(step)
+        around = {**surroundings(step.first, step.of), **inverse.uncompared, **script.uncompared}
+        properties: dict[str, Tree] = {
+            "server": Reference(server),
+            "kind": step.kind,
+            "operation": step.makes.operation.name if step.makes else "",
+            "inverse": step.undoes.operation.name if step.undoes else "",
+            "config": script.config,
+            "inverse_config": inverse.config,
+            "files": {**inverse.files, **script.files},
+            "places": [*script.places, *(place for place in inverse.places if place not in script.places)],
+            "input_values": script.inputs,
+            "inverse_values": Soft(inverse.inputs) if _is_open(inverse.inputs) else inverse.inputs,
+            "surroundings": Soft(around) if _is_open(around) else around,
+            "trigger": trigger,
+            "options": {**script.options, **self._options(step)},
+        }
+        needs = [*step.needs]
+        if f"{step.part.name}.artifacts" in self.resources:
+            needs.append(f"{step.part.name}.artifacts")
+        if step.kind == "target_changed":
+            needs += [name for part in self.topology.everything(self._target_of(step)) for name in self.ready(part)]
+        kept = {name: value for name, value in properties.items() if value not in (None, {}, [], "")}
+        name = f"{step.first.interface.name}.{step.name.rpartition('.')[2]}"
+        self.add(ResourceDefinition(step.name, name, kept, {}, tuple(dict.fromkeys(needs))), OPERATION)
+
+    def _options(self, step: Step) -> dict[str, Json]:
+        metadata = step.part.template.content.get("metadata") or {}
+        options: dict[str, Json] = {"retry": metadata["retry"]} if metadata.get("retry") else {}
+        if str(metadata.get("idempotent", "")).lower() == "true":
+            options["idempotent"] = True
+        return options
+
+    def _target_of(self, step: Step) -> Part:
+        return step.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship
+
+    def _target(self, step: Step) -> Tree:
+        """Return a value that changes whenever the target of a relationship does (sections 5.8 and 7.2)."""
+        target = self._target_of(step)
+        made = [other for part in self.topology.everything(target) for other in self.lines.get(part.name, ())]
+        runs = [Attribute(other.name, "run") for other in made if other.makes and other.kind != "target_changed"]
+        properties = {}
+        for name in target.type.properties if target.type is not None else ():
+            value = self._value_of_property(target, name)
+            if value is not None:
+                properties[name] = value
+        return {"runs": [run for run in runs if run.resource not in self._added(target)], "properties": properties}
+
+    def _added(self, target: Part) -> set[str]:
+        return {step.name for step in self.lines.get(target.name, ()) if step.kind == "add"}
+
+    def _value_of_property(self, part: Part, name: str) -> Json:
+        try:
+            return written_out(static(self.evaluator.property_value(part, name)))
+        except (TooDeep, Unresolved):
+            return None
+
+
+def _kept_as(subject: Subject, interface: str, operation: str) -> str:
+    """Return the name of an operation among those of a node and its relationships."""
+    name = f"{interface}.{operation}"
+    if isinstance(subject, Part):
+        return name
+    return f"{subject.name.removeprefix(f'{subject.source.name}.')}.{name}"
+
+
+class _Owner(Template):
+    """The service itself, where a mistake belongs to no template."""
+
+    def __init__(self, layer: Layer) -> None:
+        super().__init__("", {}, layer.service.document, layer.service.path)
+
+
+def _is_open(values: Mapping[str, Tree]) -> bool:
+    return any(True for _ in requires(dict(values))) or any(map(_is_later, values.values()))
+
+
+def _is_later(tree: Tree) -> bool:
+    if isinstance(tree, dict):
+        return any(map(_is_later, tree.values()))
+    if isinstance(tree, list):
+        return any(map(_is_later, tree))
+    return isinstance(tree, Later)

@@ -1,0 +1,160 @@
+"""`deploy` and `undeploy` for a service in which workflows stand for the lifecycle of a substituted node.
+
+Such a node is created as any other: its `create`, `configure` and `start` are called in its turn, and each is a
+workflow of the service in its place, which calls some operations of the inner nodes (section 3.7.11). So the order in
+which all nodes of the service are created, or deleted, is itself a workflow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from heat_config_stack.definition.procedures import (
+    DEPLOY,
+    UNDEPLOY,
+    Activity,
+    Plan,
+    ProcedureInput,
+    StateChange,
+    Step,
+    Steps,
+    Work,
+)
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.checks import conditions
+from heat_config_stack.tosca.compilation.compiler import Compiler
+from heat_config_stack.tosca.compilation.compiler import Step as Operations
+from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operations
+from heat_config_stack.tosca.compilation.procedures import Weaver
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part
+
+_CREATING, _DELETING = ("create", "configure", "start"), ("stop", "delete")
+_STARTED, _DELETED = "started", "initial"
+
+
+class GeneratedWorkflow:
+    """The order in which a service is created or deleted, as a workflow (`definition.Procedure`)."""
+
+    inputs: Mapping[str, ProcedureInput] = {}
+
+    def __init__(self, name: str, compiler: Compiler, layer: Layer) -> None:
+        self.name = name
+        self._compiler, self._layer = compiler, layer
+
+    @property
+    def description(self) -> str:
+        """Its purpose."""
+        return f"{'Create' if self.name == DEPLOY else 'Delete'} all nodes, some by workflows of the services inside."
+
+    def plan(self, values: Mapping[str, Json]) -> Plan:  # noqa: ARG002  # it has no inputs
+        """Return what it does."""
+        units = [*_units(self._layer.parts.values(), _CREATING if self.name == DEPLOY else _DELETING)]
+        weaver = Weaver(self._compiler, self._layer)
+        works = {unit.part.name: self._work(unit, weaver) for unit in units}
+        follows: dict[str, dict[str, None]] = {name: {} for name in works}
+        unit_of = {part.name: unit.part.name for unit in units for part in unit.parts(self._compiler)}
+        for unit in units:
+            for part in unit.parts(self._compiler):
+                for target in self._needed(part):
+                    needed = unit_of.get(target.name, unit.part.name)
+                    if needed != unit.part.name and self.name == DEPLOY:
+                        follows[needed][unit.part.name] = None
+                    elif needed != unit.part.name:
+                        follows[unit.part.name][needed] = None
+        names = [*works] if self.name == DEPLOY else [*reversed(works)]
+        return Plan((), Steps({name: Step((works[name],), tuple(follows[name])) for name in names}))
+
+    def _needed(self, part: Part) -> Iterator[Part]:
+        topology = self._compiler.topology
+        for link in part.links:
+            yield from topology.everything(link.target)
+        yield from topology.needed_around(part)
+
+    def outline(self) -> None:
+        """Evaluate it once, so that the definition of the stack has all that it needs."""
+        self.plan({})
+
+    def _work(self, unit: _Unit, weaver: Weaver) -> Work:
+        activities = self._creating(unit, weaver) if self.name == DEPLOY else self._deleting(unit, weaver)
+        return Work("", conditions.Combined("and", ()), tuple(activities))
+
+    def _creating(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
+        """Yield what creates a node: its own operations and those of its relationships (sections 5.8 and 7.2)."""
+        if not unit.mapped:
+            for step in self._compiler.lines.get(unit.part.name, ()):
+                yield from _made(step, weaver)
+            yield StateChange(unit.part.name, _STARTED)
+            return
+        around = self._around(unit)
+        for name, when in zip(_CREATING, ("pre_", "post_", "add_"), strict=True):
+            if name in unit.mapped:
+                yield weaver.mapped(unit.part, unit.mapped[name])
+            for step in around:
+                if step.name.rpartition(".")[2].startswith(when):
+                    yield from _made(step, weaver)
+
+    def _deleting(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
+        """Yield what deletes a node (sections 5.8 and 7.2)."""
+        if not unit.mapped:
+            for step in reversed(self._compiler.lines.get(unit.part.name, ())):
+                yield from _undone(step, weaver)
+            yield StateChange(unit.part.name, _DELETED)
+            return
+        for step in reversed(self._around(unit)):
+            yield from _undone(step, weaver)
+        for name in _DELETING:
+            if name in unit.mapped:
+                yield weaver.mapped(unit.part, unit.mapped[name])
+
+    def _around(self, unit: _Unit) -> list[Operations]:
+        """Return the operations of relationships between a substituted node and the nodes outside of it."""
+        inside = {part.name for part in unit.parts(self._compiler)}
+        around = []
+        for part in unit.parts(self._compiler):
+            for step in self._compiler.lines.get(part.name, ()):
+                of = step.first.subject
+                if isinstance(of, Link) and not {of.source.name, of.target.name} <= inside:
+                    around.append(step)
+        return around
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A node that is created in one turn: one of its own, or a substituted one with all that is inside."""
+
+    part: Part
+    mapped: Mapping[str, MappedOperation]
+    """The operations for which workflows stand, by name; none for a node that is not substituted."""
+
+    def parts(self, compiler: Compiler) -> Iterable[Part]:
+        """Return its nodes."""
+        return compiler.topology.everything(self.part)
+
+
+def _units(parts: Iterable[Part], names: tuple[str, ...]) -> Iterator[_Unit]:
+    for part in parts:
+        mapped = {of.name: of for of in mapped_operations(part) if of.is_standard and of.name in names}
+        if part.inner is None or mapped:
+            yield _Unit(part, mapped)
+        else:
+            yield from _units(part.inner.parts.values(), names)
+
+
+def _made(step: Operations, weaver: Weaver) -> Iterator[Activity]:
+    if step.makes is not None and step.kind != "target_changed":
+        yield weaver.delivery(step.makes, step.of)
+
+
+def _undone(step: Operations, weaver: Weaver) -> Iterator[Activity]:
+    if step.undoes is not None:
+        yield weaver.delivery(step.undoes, step.of)
+
+
+def generated_workflows(compiler: Compiler, layer: Layer) -> dict[str, GeneratedWorkflow]:
+    """Return `deploy` and `undeploy`, each only if a mapped operation makes it necessary."""
+    return {
+        name: GeneratedWorkflow(name, compiler, layer)
+        for name, operations in ((DEPLOY, _CREATING), (UNDEPLOY, _DELETING))
+        if any(unit.mapped for unit in _units(layer.parts.values(), operations))
+    }

@@ -1,0 +1,309 @@
+"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11)."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from heat_config_stack.definition import Tree
+from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.tosca.compilation import containers
+from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
+from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
+from heat_config_stack.tosca.files.archives import Files
+from heat_config_stack.tosca.files.artifacts import file_path, naming_document
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
+from heat_config_stack.tosca.language.definitions import ArtifactDefinition, Type
+from heat_config_stack.tosca.language.interface_definitions import OperationDefinition
+from heat_config_stack.tosca.language.variables import variable, with_variables
+from heat_config_stack.tosca.topology.templates import Interface
+from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topology
+
+STANDARD = "tosca.interfaces.node.lifecycle.Standard"
+CONFIGURE = "tosca.interfaces.relationship.Configure"
+ORCHESTRATOR = "ORCHESTRATOR"
+
+
+@dataclass(frozen=True)
+class Implemented:
+    """An operation that is implemented, on its node or relationship."""
+
+    subject: Subject
+    interface: Interface
+    operation: OperationDefinition
+
+    @property
+    def implementation(self) -> Mapping[str, Any]:
+        """Its implementation."""
+        found = self.operation.implemented
+        return found.content["implementation"] if found is not None else {}
+
+    @property
+    def document(self) -> Document:
+        """The document that names the implementation: its files are next to that (chapter 13)."""
+        found = self.operation.implemented or self.operation
+        return found.names  # type: ignore[return-value]  # normative types have no implementations
+
+    @property
+    def path(self) -> Path:
+        """The path of the implementation in its document."""
+        return (*(self.operation.implemented or self.operation).path, "implementation")
+
+
+def lifecycle(subject: Subject) -> dict[str, Implemented]:
+    """Return the operations of the normative interface of a node or a relationship that are implemented, by name."""
+    if subject.template.implements_nothing:
+        return {}
+    wanted = STANDARD if isinstance(subject, Part) else CONFIGURE
+    operations: dict[str, Implemented] = {}
+    for interface in subject.template.interfaces.values():
+        type_ = interface.definition.type if interface.definition else None
+        if type_ is not None and wanted in type_.keys:
+            for operation in interface.operations.values():
+                if operation.implemented is not None:
+                    operations.setdefault(operation.name, Implemented(subject, interface, operation))
+    return operations
+
+
+@dataclass
+class Script:
+    """The script of an operation."""
+
+    config: dict[str, Any] = field(default_factory=dict)
+    """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
+    inputs: dict[str, Tree] = field(default_factory=dict)
+    uncompared: dict[str, Tree] = field(default_factory=dict)
+    """Inputs that are no reason to run again: those for every target or source (chapter 13), and states of nodes."""
+    files: dict[str, Json] = field(default_factory=dict)
+    """Files of artifacts that the inputs name."""
+    places: list[dict[str, Json]] = field(default_factory=list)
+    options: dict[str, Json] = field(default_factory=dict)
+
+    def written(self, value: Tree) -> Tree:
+        """Return the value of an input as the processor has it: Ansible has types, all others have variables."""
+        return written_out(value) if self.config.get("processor") == "ansible" else as_variable(value)
+
+
+@dataclass
+class Scripts:
+    """Makes what is run for the operations of one service."""
+
+    topology: Topology
+    evaluator: Evaluator
+    files: Files
+    base: str
+    """The folder of the service among the files."""
+    folders: Mapping[int, str] = field(default_factory=dict)
+    _contents: dict[tuple[int, str], Json] = field(default_factory=dict)
+
+    def script(self, of: Implemented) -> Script:
+        """Return what is run for an operation."""
+        made = Script()
+        image = self._container(of)
+        if image is not None:
+            made.config = {"processor": CONTAINER, "container": image, "files": {}}
+        else:
+            primary = self._file(of, of.implementation.get("primary"), is_run=True)
+            if primary is None:
+                return made
+            inside, content, processor = primary
+            made.config = {"primary": inside, "processor": processor, "files": {inside: content}}
+        for item in of.implementation.get("dependencies") or ():
+            beside = self._file(of, item)
+            if beside is not None:
+                made.config["files"][beside[0]] = beside[1]
+        if of.implementation.get("timeout") is not None:
+            made.options["timeout"] = of.implementation["timeout"]
+        self._inputs(of, made)
+        return made
+
+    def _inputs(self, of: Implemented, made: Script) -> None:
+        artifacts: set[tuple[str, str]] = set()
+        raw = of.interface.inputs(of.operation.name)
+        layer = of.subject.layer
+        for name, value in raw.items():
+            found = made.written(self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts)))
+            (made.uncompared if is_of_states(found) else made.inputs)[name] = found
+            if isinstance(of.subject, Link):
+                for end, found in self._of_ends(name, value, of.subject, layer):
+                    made.uncompared[end] = made.written(found)
+        made.inputs, made.uncompared = with_variables(made.inputs), with_variables(made.uncompared)
+        for inside, place in sorted(artifacts):
+            made.files[inside] = self._known.get(inside)
+            if place:
+                until, _, to = place.partition(":")
+                made.places.append({"file": inside, "to": to, "until": until})
+
+    def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
+        if uses(value, "TARGET"):
+            for other in targets(link):
+                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, None, other))
+        if uses(value, "SOURCE"):
+            for other in sources(link):
+                yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, other, None))
+
+    def deployed(self, part: Part) -> Script:
+        """Return the artifacts of a node that are copied to places of their own (chapter 13)."""
+        made = Script()
+        for artifact in part.template.artifacts.values():
+            to, file = artifact.get("deploy_path"), artifact.get("file")
+            if not to or not file or not isinstance(to, str):
+                continue
+            document = naming_document(artifact)
+            path = file_path({"file": file, "repository": artifact.get("repository")}, document)
+            content = self.content(path, document) if path is not None else None
+            if path is None or content is None:
+                continue  # it is said where it is checked
+            to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
+            if not posixpath.isabs(to) or ".." in to.split("/"):
+                problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
+                self.topology.warn("alone", problem, part.template, part.template.path, "begin deploy_path with /")
+                continue
+            inside = self.inside(path)
+            made.config.setdefault("files", {})[inside] = content
+            made.places.append({"file": inside, "to": to, "until": "delete"})
+        return made
+
+    # Files.
+
+    @property
+    def _known(self) -> dict[str, Json]:
+        return {inside: content for (_, inside), content in self._contents.items()}
+
+    def path_of(self, path: str, document: Document) -> str:
+        """Return the path of a file within the service, and read the file."""
+        inside = self.inside(path)
+        self.content(path, document)
+        return inside
+
+    def inside(self, path: str) -> str:
+        """Return the path that a file has next to the others of the service."""
+        relative = posixpath.relpath(path, self.base or ".") if self.base or not posixpath.isabs(path) else path[1:]
+        parts = ["_up" if part == ".." else part for part in relative.split("/")]
+        return "/".join(parts)
+
+    def _file(self, of: Implemented, item: Json, *, is_run: bool = False) -> tuple[str, Json, str] | None:
+        """Return the path and the content of a file that an implementation names; of what is run, its processor."""
+        if item is None:
+            return None
+        content, type_, document = self._named(of, item)
+        path = file_path(content, document)
+        if path is None:
+            self._missing(of, content["file"], "only files of this machine are used")
+            return None
+        text = self.content(path, document)
+        if text is None:
+            self._missing(of, content["file"], "its path begins at the file that names it")
+            return None
+        runs = self._processor(of, (path, document), type_, content) if is_run else ""
+        return self.inside(path), text, runs
+
+    def _named(self, of: Implemented, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+        """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
+        artifact: ArtifactDefinition | None = None
+        content: Mapping[str, Any] = {"file": item}
+        if isinstance(item, str):
+            artifact = getattr(of.subject.template, "artifacts", {}).get(item)
+        else:
+            content = item
+        if artifact is None:
+            type_ = of.document.find("artifact_types", content["type"]) if content.get("type") else None
+            return content, type_, of.document
+        named = {key: artifact.get(key) for key in ("file", "repository")}
+        return named, artifact.type, naming_document(artifact)
+
+    def _container(self, of: Implemented) -> dict[str, Tree] | None:
+        """Return the container of an operation that an image implements.
+
+        None if no image does. Empty if the image cannot be used; then there is a mistake.
+        """
+        primary = of.implementation.get("primary")
+        if primary is None:
+            return None
+        content, type_, document = self._named(of, primary)
+        if processor(type_, content, document, None) != CONTAINER:
+            return None
+        if not isinstance(of.subject, Part) or of.operation.name != OF_IMAGES:
+            problem, hint = refusal(of.operation.name)
+            self._wrong(of, "open-tool", problem, hint)
+            return {}
+        image = containers.image_name(content, document)
+        if image is None:
+            problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
+            self._wrong(of, "open-artifact", problem, "load it with «podman load», and name the image")
+            return {}
+        return containers.container(of.subject, image, self.evaluator)
+
+    def _wrong(self, of: Implemented, code: str, problem: str, hint: str) -> None:
+        self.topology.mistakes[of.document.report.mistake(code, problem, of.path, hint)] = None
+
+    def _missing(self, of: Implemented, name: str, hint: str) -> None:
+        self._wrong(of, "open-artifact", f"there is no file {name}", hint)
+
+    def content(self, path: str, document: Document) -> Json:
+        """Return the text of a file, or its bytes: `{"base64": …}`; None where it cannot be read."""
+        key = (id(document.files), self.inside(path))
+        if key not in self._contents:
+            try:
+                content = document.files.read(path)
+            except (OSError, ValueError):
+                return None
+            try:
+                self._contents[key] = content.decode()
+            except UnicodeDecodeError:
+                self._contents[key] = {"base64": base64.b64encode(content).decode()}
+        return self._contents[key]
+
+    def _processor(self, of: Implemented, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
+        """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
+        path, document = place
+        tool = processor(type_, content, document, path)
+        if not tool:
+            problem = f"nothing says what runs {content['file']}"
+            hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
+            self._wrong(of, "open-tool", problem, hint)
+        return tool
+
+
+def targets(link: Link) -> list[Part]:
+    """Return all targets of the relationships of a requirement's name of a source (chapter 13)."""
+    return list(dict.fromkeys(other.target for other in link.source.links if other.requirement == link.requirement))
+
+
+def sources(link: Link) -> list[Part]:
+    """Return all sources of the relationships of a requirement's name to a target (chapter 13)."""
+    incoming = [other.source for other in link.target.incoming if other.requirement == link.requirement]
+    return list(dict.fromkeys(incoming))
+
+
+def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
+    """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
+    subject = of.subject
+    variables = {"TOSCA_INTERFACE": of.interface.name}
+    if isinstance(subject, Part):
+        return {"TOSCA_NODE": subject.id, **variables}
+    return {
+        "TOSCA_NODE": node.id,
+        **variables,
+        "TOSCA_REQUIREMENT": subject.requirement,
+        "SOURCE": subject.source.id,
+        "TARGET": subject.target.id,
+        "SOURCES": ",".join(part.id for part in sources(subject)),
+        "TARGETS": ",".join(part.id for part in targets(subject)),
+    }
+
+
+def machine(of: Implemented, default: Part) -> str:
+    """Return the name of the machine that an operation runs on; `default` is the node that it is about."""
+    host = of.implementation.get("operation_host")
+    if host == ORCHESTRATOR:
+        return ORCHESTRATOR
+    part = default
+    if isinstance(of.subject, Link) and host in ("SOURCE", "TARGET"):
+        part = of.subject.source if host == "SOURCE" else of.subject.target
+    found = part.machine
+    return found.name if found is not None else ORCHESTRATOR

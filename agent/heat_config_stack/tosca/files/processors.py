@@ -1,0 +1,124 @@
+"""The processor of an operation's implementation, by its type, its extension or its first line (chapter 13)."""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import heat_config_hooks
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.definitions import Type
+
+EXECUTABLE = "executable"
+CONTAINER = "container"
+
+OF_IMAGES = "create"
+"""The operation that the image of a container can implement; the removal of the container undoes it."""
+
+_IMAGE = "tosca.artifacts.Deployment.Image.Container"
+_DEPLOYMENT = "tosca.artifacts.Deployment"
+_PREFIX = "tosca.artifacts.Implementation."
+
+
+@dataclass(frozen=True, slots=True)
+class _Program:
+    names: tuple[str, ...]
+    install: str
+
+
+_PROGRAMS = {
+    "bash": _Program(("bash",), "install it with «apt install bash»"),
+    "python": _Program(("python3",), "install it with «apt install python3»"),
+    "ansible": _Program(("ansible-playbook",), "install it with «apt install ansible-core»"),
+    "puppet": _Program(("puppet",), "install it with «apt install puppet-agent»"),
+    "salt": _Program(("salt-call",), "install it with «apt install salt-minion»"),
+    "chef": _Program(("cinc-client", "chef-client"), "install Cinc or Chef"),
+    CONTAINER: _Program(("podman", "docker"), "install it with «apt install podman»"),
+}
+"""The programs of each processor, of which one is needed, and how to install it."""
+
+_EXTENSIONS = {
+    "sh": "bash",
+    "bash": "bash",
+    "py": "python",
+    "yaml": "ansible",
+    "yml": "ansible",
+    "pp": "puppet",
+    "sls": "salt",
+}
+"""The processor of each extension that no artifact type names."""
+
+_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/puppetlabs/bin")
+
+
+def processor(type_: Type | None, content: Mapping[str, Json], document: Document, path: str | None) -> str:
+    """Return the name of what runs an artifact; nothing where nothing does.
+
+    `content` is the artifact with its file, `path` the file among those of the document; None where it is not here.
+    """
+    if type_ is not None:
+        named = _of_type(type_)
+        if named is not None:
+            return named
+    file = str(content["file"])
+    extension = posixpath.splitext(file)[1].removeprefix(".")
+    if extension:
+        named = _of_extension(extension, document)
+        if named:
+            return named
+    return _of_first_line(document, path) if path is not None else ""
+
+
+def refusal(operation: str) -> tuple[str, str]:
+    """Return why the image of a container cannot implement an operation, and what to do."""
+    problem = f"the image of a container implements {OF_IMAGES}, not {operation}"
+    return problem, f"name it at {OF_IMAGES}: when the node is deleted, its container is removed"
+
+
+def _of_type(type_: Type) -> str | None:
+    """Return the processor of an artifact type; nothing for a deployment artifact, and None where the type is open."""
+    names = [ancestor.name for ancestor in type_.lineage]
+    for name in names:
+        last = name.rpartition(".")[2].lower()
+        if last in _PROGRAMS and (name.startswith(_PREFIX) or last != CONTAINER):
+            return last
+    if any(name.startswith(_IMAGE) for name in names):
+        return CONTAINER
+    return "" if _DEPLOYMENT in names else None
+
+
+def _of_extension(extension: str, document: Document) -> str:
+    """Return the processor of an extension, as the artifact types that the document knows have it; else our own."""
+    for type_ in document.types_with_extension(extension):
+        named = _of_type(type_)
+        if named:
+            return named
+    return _EXTENSIONS.get(extension, "")
+
+
+def _of_first_line(document: Document, path: str) -> str:
+    try:
+        begin = document.files.read(path)[:4]
+    except (OSError, ValueError):
+        return ""
+    return EXECUTABLE if begin[:2] == b"#!" or begin == b"\x7fELF" else ""
+
+
+@lru_cache(maxsize=32)
+def lacking(name: str) -> tuple[str, str]:
+    """Return what of a processor is not on this machine, and how to install it; nothing where it is here."""
+    program = _PROGRAMS.get(name)
+    if program is None:
+        return "", ""
+    if heat_config_hooks.absent(name):
+        package = heat_config_hooks.COMPAT_PACKAGE
+        return package, f"install the package {package}"
+    path = os.pathsep.join([os.environ.get("PATH", ""), *_FOLDERS])
+    if any(shutil.which(command, path=path) for command in program.names):
+        return "", ""
+    return " or ".join(program.names), program.install

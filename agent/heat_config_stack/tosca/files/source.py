@@ -1,0 +1,117 @@
+"""The source of a service: everything that was read of it, as it is stored with the stack."""
+
+from __future__ import annotations
+
+import base64
+import posixpath
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from heat_config_stack.language.positions import Json
+from heat_config_stack.tosca.files.archives import Files
+
+LANGUAGE = "tosca"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A service template with everything that it is applied with."""
+
+    entry: str
+    """The path of the service template among the files."""
+    base: str = ""
+    """The folder of the service among the files."""
+    files: Mapping[str, Json] = field(default_factory=dict)
+    """Path → the text of a file, or its bytes: `{"base64": …}`."""
+    shown: Mapping[str, str] = field(default_factory=dict)
+    """Path → how mistakes name the file, where that is another name."""
+    inputs: Mapping[str, Json] = field(default_factory=dict)
+    attributes: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """The attributes that people have given, by NODE, or by NODE.CAPABILITY."""
+    beside: tuple[str, ...] = ()
+    """The paths of the files that stand next to each script: those of an archive."""
+    substitutes: Mapping[str, str] = field(default_factory=dict)
+    """Node → the path of the service template that stands in its place."""
+    machine: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
+    """The facts of this machine: the properties of the capabilities `host` and `os` of a Compute."""
+
+    signatures: tuple[str, ...] = ()
+    """The evidence that the files are signed."""
+
+    def to_json(self) -> Json:
+        """Return it as JSON."""
+        lists = {"beside": list(self.beside), "signatures": list(self.signatures)}
+        return {"language": LANGUAGE, **asdict(self), **lists}
+
+    @classmethod
+    def from_json(cls, value: Json) -> Source:
+        """Return the source that `to_json` has written."""
+        kept = cls(**{name: value[name] for name in cls.__dataclass_fields__ if name in value})
+        return replace(kept, beside=tuple(kept.beside), signatures=tuple(kept.signatures))
+
+
+class Kept:
+    """The files of a source, in place of those on disk (`archives.Files`)."""
+
+    def __init__(self, source: Source) -> None:
+        self._files, self._shown = source.files, source.shown
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        content = self._files.get(path)
+        if content is None:
+            raise FileNotFoundError(2, "it is not kept with the stack")
+        return content.encode() if isinstance(content, str) else base64.b64decode(content["base64"])
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        return path in self._files
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a file."""
+        return self._shown.get(path, path)
+
+
+class Recorder:
+    """Files that remember what was read of them (`archives.Files`)."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self.contents: dict[str, Json] = {}
+        self.names: dict[str, str] = {}
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file. Raises `OSError`."""
+        content = self._files.read(path)
+        try:
+            self.contents[path] = content.decode()
+        except UnicodeDecodeError:
+            self.contents[path] = {"base64": base64.b64encode(content).decode()}
+        name = self._files.shown(path)
+        if name != path:
+            self.names[path] = name
+        return content
+
+    def has(self, path: str) -> bool:
+        """Return whether there is a file of that path."""
+        return self._files.has(path)
+
+    def shown(self, path: str) -> str:
+        """Return how a mistake names a file."""
+        return self._files.shown(path)
+
+    def forget(self, path: str) -> None:
+        """Forget a file that is not used after all."""
+        self.contents.pop(path, None)
+
+
+def folder_of(entry: str, *, on_disk: bool) -> str:
+    """Return the folder of a service: that of its template on disk, or the root of its archive."""
+    return posixpath.dirname(entry) if on_disk else ""
+
+
+def machine_template(facts: Mapping[str, Mapping[str, Json]]) -> dict[str, Any]:
+    """Return this machine as a node template."""
+    capabilities = {name: {"properties": dict(values)} for name, values in facts.items() if values}
+    return {"type": "tosca.nodes.Compute", "capabilities": capabilities}

@@ -1,0 +1,78 @@
+"""The text of a TOSCA document: YAML 1.2, with the written form of every number (sections 3.1 and 3.9)."""
+
+from __future__ import annotations
+
+import json
+
+from heat_config_agent.deployments.redaction import OPEN
+from heat_config_hooks import strict_json
+from heat_config_hooks.yaml_schema import CORE, YAML_1_2
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Json, Place
+from heat_config_stack.language.text import Language, Text
+
+LARGEST = 200_000
+"""Values of a document at most, with all that its aliases stand for: each of them may have to be checked."""
+
+
+class WrittenInteger(int):
+    """A whole number that is not written as Python would write it, such as `012` or `0x1F`."""
+
+    text: str
+
+
+class WrittenFloat(float):
+    """A number that is not written as Python would write it, such as `14.10`."""
+
+    text: str
+
+
+def written(value: Json) -> str:
+    """Return a scalar as it is written: `14.10` is the version 14.10, and not 14.1."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(getattr(value, "text", value))
+
+
+def json_value(text: str) -> Json:
+    """Return the value of a JSON text, with the written form of its numbers. Raises `ValueError`."""
+    strict_json.loads(text)
+    value: Json = json.loads(text, parse_int=_integer, parse_float=_float)
+    return value
+
+
+def _integer(text: str) -> object:
+    value: int = _plain_integer(text)  # type: ignore[assignment]  # the schema says so
+    if str(value) != text:
+        value = WrittenInteger(value)
+        value.text = text
+    return value
+
+
+def _float(text: str) -> object:
+    value: float = _plain_float(text)  # type: ignore[assignment]  # the schema says so
+    if repr(value) != text:
+        value = WrittenFloat(value)
+        value.text = text
+    return value
+
+
+_plain_integer, _plain_float = (YAML_1_2.values[CORE + name] for name in ("int", "float"))
+
+LANGUAGE = Language(
+    "TOSCA",
+    YAML_1_2.with_values({"int": _integer, "float": _float}),
+    unique_keys=True,
+    all_mistakes=True,
+    largest=LARGEST,
+)
+
+
+def tosca_text(file: str, content: bytes) -> Text:
+    """Return a document as text. Raises `Invalid` where it is not YAML."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise Invalid([Mistake("it is not UTF-8 text", (), Place(file, line, 1), "", "text", "yaml")], OPEN) from None
+    return Text(file, text, "text", LANGUAGE)

@@ -1,0 +1,245 @@
+"""Requirements: what is wrong with them, and the nodes that can fulfil them (sections 3.7.2 and 14.4)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from heat_config_stack.language.positions import Path
+from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.circles import circles, shown_circle
+from heat_config_stack.tosca.language.definitions import RequirementDefinition, Type
+from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.primitives import UNBOUNDED
+from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.topology.filters import check_filter, meets
+from heat_config_stack.tosca.topology.service import Node, Requirement, Service
+
+_COMPUTE = "tosca.nodes.Compute"
+_CONTAINER = "tosca.capabilities.Container"
+
+
+def check_requirements(node: Node, service: Service, scope: Scope) -> None:
+    """Report what is wrong with the requirements of a node template."""
+    for requirement in node.requirements:
+        if requirement.definition is None and node.is_known:
+            known = node.type.requirements if node.type else {}
+            problem = f"{node.name} has no requirement {requirement.name}"
+            scope.report.wrong("undeclared", problem, requirement.path, nearest(requirement.name, known))
+        if requirement.content:
+            _check_target(requirement, service, scope)
+            _check_relationship(requirement, service, scope)
+            _check_filter(requirement, scope)
+            _check_occurrences(requirement, scope)
+    if node.is_known and node.type is not None:
+        _check_number(node, node.type.requirements, service, scope)
+
+
+def _check_target(requirement: Requirement, service: Service, scope: Scope) -> None:
+    """Report a node or a capability that is unknown, or does not fit the definition (section 3.7.2)."""
+    content, definition = requirement.content, requirement.definition
+    name, path = content.get("node"), (*requirement.path, "node")
+    target = requirement.target
+    asked = target.type if target is not None else requirement.node_type
+    if name is not None:
+        if target is None and asked is None:
+            problem = f"there is no node template {name}, nor a node type"
+            known = nearest(name, service.nodes)
+            scope.report.wrong("target-unknown", problem, path, known)
+        wanted = definition.node if definition is not None else None
+        if asked is not None and wanted is not None and not asked.may_be(wanted):
+            problem = f"{requirement.name} needs a node of the type {wanted.name}, and {name} is none"
+            scope.report.wrong("target-unfit", problem, path)
+            return
+    _check_capability(requirement, asked, scope)
+    if target is not None:
+        _check_sources(requirement, target, scope)
+
+
+def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope) -> None:
+    name = requirement.content.get("capability")
+    wanted = requirement.definition.capability if requirement.definition else None
+    path = (*requirement.path, "capability")
+    is_known = asked is not None and not asked.is_incomplete
+    if name is not None:
+        offered = asked.capabilities.get(name) if asked is not None else None
+        type_ = offered.type if offered else scope.names.find("capability_types", name)
+        if type_ is None:
+            if offered is None and (is_known or asked is None):
+                known = asked.capabilities if asked else ()
+                problem = f"{name} is neither a capability of the target nor a capability type"
+                scope.report.wrong("capability-unknown", problem, path, nearest(name, known))
+            return
+        if wanted is not None and not type_.may_be(wanted):
+            problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
+            scope.report.wrong("target-unfit", problem, path)
+            return
+        wanted = None if offered else type_
+    if wanted is not None and requirement.target is not None and is_known and asked is not None:
+        types = [of.type for of in asked.capabilities.values()]
+        if not any(of is None or of.may_be(wanted) for of in types):
+            problem = f"{requirement.target.name} has no capability of the type {wanted.name}"
+            scope.report.wrong("target-unfit", problem, (*requirement.path, "node"))
+
+
+def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
+    """Warn where a capability names the types that may use it, and the node is of none."""
+    node, capability = requirement.node, requirement.capability
+    if capability is None or node.type is None or node.type.is_incomplete:
+        return
+    sources = capability.valid_source_types
+    if sources and not any(node.type.is_a(source) for source in sources):
+        names = ", ".join(source.name for source in sources)
+        problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} is none"
+        scope.report.warn("unfit-source", problem, requirement.path)
+    relationship, offered = requirement.relationship_type, capability.type
+    targets = _valid_targets(relationship) if relationship is not None else []
+    if relationship is not None and offered is not None and targets and not any(map(offered.may_be, targets)):
+        names = ", ".join(type_.name for type_ in targets)
+        problem = f"the relationship {relationship.name} is for {names}, and {capability.name} of {target.name} is none"
+        scope.report.warn("unfit-source", problem, requirement.path)
+
+
+def _valid_targets(relationship: Type) -> list[Type]:
+    """Return the capability types that a relationship type names; nothing where it may lead to any."""
+    for ancestor in relationship.lineage:
+        names = ancestor.content.get("valid_target_types")
+        if names:
+            found = [ancestor.names.find("capability_types", name) for name in names if name]
+            return [type_ for type_ in found if type_ is not None]
+    return []
+
+
+def _check_relationship(requirement: Requirement, service: Service, scope: Scope) -> None:
+    """Report a relationship that is unknown, or is not of the type of the definition (section 3.7.2)."""
+    relationship = requirement.content.get("relationship")
+    if not relationship or relationship.get("type") is None:
+        return
+    name, path = relationship["type"], (*requirement.path, "relationship", "type")
+    template = service.relationships.get(name)
+    type_ = template.type if template is not None else requirement.named_type
+    if template is None and type_ is None:
+        known = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
+        problem = f"{name} is neither a relationship template nor a relationship type"
+        scope.report.wrong("relationship-unknown", problem, path, nearest(name, known))
+    wanted = requirement.definition.relationship if requirement.definition else None
+    if type_ is not None and wanted is not None and not type_.may_be(wanted):
+        problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
+        scope.report.wrong("relationship-unfit", problem, path)
+
+
+def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
+    """Report occurrences that are not within those of the definition (1.3)."""
+    own, definition = requirement.content.get("occurrences"), requirement.definition
+    if own is None or definition is None:
+        return
+    (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
+    if own[0] < least or upper > most:
+        problem = f"the occurrences of {requirement.name} are not within those of its definition: {least:g} to {most:g}"
+        scope.report.wrong("value", problem, (*requirement.path, "occurrences"))
+
+
+def _check_filter(requirement: Requirement, scope: Scope) -> None:
+    content = requirement.content.get("node_filter")
+    if content is None:
+        return
+    path = (*requirement.path, "node_filter")
+    if requirement.target is not None:
+        problem = f"{requirement.target.name} is named, so there is nothing to filter"
+        scope.report.wrong("filter-unfit", problem, path, "name a node type, or leave the filter out")
+    document = requirement.node.document
+    check_filter(content, requirement.node_type, path, document, scope)
+
+
+def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], service: Service, scope: Scope) -> None:
+    """Report too many targets, and leave it open where there are too few (section 3.7.2)."""
+    assigned = Counter(requirement.name for requirement in node.requirements)
+    for name, definition in defined.items():
+        least, most = definition.occurrences
+        number = assigned.get(name, 0)
+        if number > most:
+            problem = f"{node.name} may have {most:g} of the requirement {name} at most, and has {number}"
+            scope.report.wrong("too-many", problem, node.path)
+        if number < least and not node.directives:
+            problem = f"the requirement {name} of {node.name} has no target"
+            hint = f"name a node that fulfils it{_fulfilled(name, node, definition, service)}"
+            scope.report.leave_open("open-requirement", problem, node.path, hint)
+    for requirement in node.requirements:
+        if requirement.definition is not None and requirement.target is None and not node.directives:
+            _check_candidates(requirement, service, scope)
+
+
+def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service: Service) -> str:
+    """Return the end of a hint: what fulfils a requirement that is not assigned when the service is applied."""
+    if (node.name, name) in service.mapped_requirements:
+        return "; in the place of a node, the target is that of the node"
+    budget.left.matches -= len(service.nodes)
+    if budget.left.matches < 0:
+        return ""
+    requirement = Requirement(name, {}, node, definition, node.path)
+    requirement.node_type = definition.node
+    nodes = candidates(requirement, service)
+    if len(nodes) == 1:
+        return f"; otherwise it is {nodes[0].name}"
+    return "; otherwise it is this machine" if not nodes and is_for_machine(requirement) else ""
+
+
+def _check_candidates(requirement: Requirement, service: Service, scope: Scope) -> None:
+    """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
+    if requirement.content.get("node") is not None and requirement.node_type is None:
+        return  # it has been reported
+    budget.left.matches -= len(service.nodes)
+    if budget.left.matches < 0:
+        return
+    nodes = candidates(requirement, service)
+    if len(nodes) > 1:
+        names = ", ".join(node.name for node in nodes[:5])
+        problem = f"the requirement {requirement.name} of {requirement.node.name} can be fulfilled by several: {names}"
+        scope.report.leave_open("open-requirement", problem, requirement.path, "name one of them")
+    elif not nodes and not is_for_machine(requirement):
+        problem = f"no node fulfils the requirement {requirement.name} of {requirement.node.name}"
+        scope.report.leave_open("open-requirement", problem, requirement.path, "name a node that fulfils it")
+
+
+def candidates(requirement: Requirement, service: Service) -> list[Node]:
+    """Return the nodes of a service that can fulfil a requirement without a named node, in their order (3.7.2)."""
+    node_filter = requirement.content.get("node_filter")
+    if node_filter is None and requirement.definition is not None:
+        node_filter = requirement.definition.node_filter
+    found = fitting(requirement, service)
+    return [node for node in found if not node_filter or meets(node, node_filter, requirement.node.document)]
+
+
+def fitting(requirement: Requirement, service: Service) -> list[Node]:
+    """Return the nodes of the types that a requirement without a named node asks for, before its filter is applied."""
+    wanted, capability = requirement.node_type, requirement.capability_type
+    nodes = []
+    for node in service.nodes.values():
+        type_ = node.type
+        if node is requirement.node or type_ is None or (wanted is not None and not type_.is_a(wanted)):
+            continue
+        if capability is not None and not any(
+            of.type is not None and of.type.is_a(capability) for of in type_.capabilities.values()
+        ):
+            continue
+        nodes.append(node)
+    return nodes
+
+
+def is_for_machine(requirement: Requirement) -> bool:
+    """Return whether a requirement that no node fulfils is one that this machine can fulfil: for a Compute."""
+    if requirement.node_type is not None:
+        return _COMPUTE in requirement.node_type.keys
+    capability = requirement.capability_type
+    return capability is not None and _CONTAINER in capability.keys
+
+
+def check_circles(service: Service, scope: Scope) -> None:
+    """Report nodes that need each other in a circle, each circle at its first node (section 3.7.2)."""
+    graph: dict[str, list[str]] = {}
+    for name, node in service.nodes.items():
+        graph[name] = [requirement.target.name for requirement in node.requirements if requirement.target is not None]
+    for circle in circles(graph):
+        names = shown_circle(circle)
+        path: Path = service.nodes[circle[0]].path
+        scope.report.wrong("circle", f"nodes need each other in a circle: {names}", path, "leave out one requirement")
