@@ -88,7 +88,10 @@ def _walk(tree: Path, without: str = "", depth: int = 1) -> Iterator[Path]:
 
 
 def digest(path: Path, budget: Budget) -> str:
-    """Return the digest of a file or a folder (without `.git`): of names, modes and contents. Raises OSError and UsageError."""
+    """Return the digest of the names, modes and contents of a file or a folder, without `.git`.
+
+    Raises OSError and UsageError.
+    """
     total = hashlib.sha256()
     for place in [path, *(_walk(path, _HISTORY) if path.is_dir() else ())]:
         status = place.lstat() if place != path else place.stat()
