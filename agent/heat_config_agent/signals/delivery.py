@@ -152,10 +152,7 @@ class Delivery:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcomes since the last call, and send the results again whose time has come."""
-        outcomes = []
-        for outcome in self._outbox.outcomes():
-            if outcome.key in self._results:
-                outcomes.append(self._settled(outcome))
+        outcomes = [self._settled(outcome) for outcome in self._outbox.outcomes() if outcome.key in self._results]
         now = time.monotonic()
         for key in [key for key, result in self._results.items() if result.again is not None and result.again <= now]:
             self._post(key)
