@@ -116,7 +116,8 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
     for deployment in current.values():
         if deployment.key in followed:
             continue
-        if only and not {deployment.name, deployment.given_name, deployment.id}.intersection(only):
+        names = {deployment.name, deployment.given_name, deployment.id, deployment.title}
+        if only and not names.intersection(only):
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             step = _step(deployment, known)

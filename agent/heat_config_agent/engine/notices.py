@@ -115,7 +115,7 @@ def delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
         return None
     return Notice(
         change=DELIVERED,
-        text=line(f"{entry.name}: {text}"),
+        text=line(f"{entry.title}: {text}"),
         priority=priority,
         id=entry.id or entry.key,
         name=entry.name,
@@ -144,7 +144,7 @@ def _about(
     trace = deployment.trace
     return Notice(
         change=change,
-        text=line(f"{deployment.name}: {text}"),
+        text=line(f"{deployment.title}: {text}"),
         priority=priority,
         id=deployment.id or deployment.key,
         name=deployment.name,
