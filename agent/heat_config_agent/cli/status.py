@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
-from heat_config_agent.deployments import plan
+from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
@@ -74,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
+    replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
@@ -84,6 +85,7 @@ def run(options: argparse.Namespace) -> int:
             "problems": problems,
             "deployments": [values(entry, state) for entry in entries],
             "skipped": skipped,
+            "replaced": [replacement_values(each) for each in replaced],
             "followed": [followed.values(record) for record in records],
             "stacks": stacks,
         }
@@ -93,12 +95,15 @@ def run(options: argparse.Namespace) -> int:
         failed = sum(entry.failed and entry.ended is not None for entry in entries)
         well = f"the agent is well: {agent['doing']}"
         well += f"; {terminal.count(failed, 'deployment')} failed" if failed else ""
+        well += "".join(f"; {each.sentence}" for each in replaced)
         terminal.say(terminal.line("; ".join(problems) or well))
         return code
     if agent["process"] or asked.paused(state):
         _show(agent, problems)
     for line in [] if agent["running"] else [*refused, *elsewhere]:
         terminal.say(terminal.styled(terminal.line(line), "warn"))
+    for each in replaced:
+        terminal.say(terminal.styled(terminal.line(f"{each.sentence} → {each.todo}"), "warn"))
     for record in records:
         at = f"at revision {followed.short(record.revision)}" if record.revision else "no revision yet"
         terminal.say(terminal.line(f"stack {record.name}: {at} of {record.source or 'its source'}"))
@@ -124,7 +129,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
     rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
-            entry.name,
+            entry.title,
             (entry.id or entry.key)[:36],
             entry.action or "-",
             entry.tool or "-",
@@ -135,7 +140,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
         for entry in entries
     ]
     rows += [
-        (str(each["name"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
+        (str(each["title"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
         for each in skipped
     ]
     if sum(2 + max(terminal.columns(row[column]) for row in rows) for column in range(6)) > terminal.room() > 0:
@@ -170,7 +175,7 @@ def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _unfinished(entry: Entry) -> str:
     """Return what is left to do for a deployment that has begun; empty if nothing is."""
-    name = f"{entry.name} ({entry.action})" if entry.action else entry.name
+    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
     if entry.state is State.RUNNING:
         return f"{name} is running"
     if entry.state is State.REBOOT:
@@ -246,7 +251,7 @@ def _begun_elsewhere(settings: Settings, keys: list[str]) -> list[str]:
 def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:
     """Return the deployments without a record that the daemon's last plan skipped, each with the reason."""
     named = [each for each in _maps(health.read(state).get("skipped")) if {*each} >= {"key", "name", "id", "reason"}]
-    return [{"action": "", **each} for each in named if each["key"] not in keys]
+    return [{"action": "", "title": each["name"], **each} for each in named if each["key"] not in keys]
 
 
 def _maps(value: object) -> list[Mapping[str, object]]:
@@ -344,12 +349,24 @@ def _running(entry: Entry, folder: Path) -> str:
     return f"process {run.pid}, {terminal.duration(lasted)}{limit}{ending}"
 
 
+def replacement_values(replaced: replacement.Replacement) -> dict[str, object]:
+    """Return a replacement as JSON."""
+    return {
+        "title": replaced.new.title,
+        "old": replaced.old.id,
+        "new": replaced.new.id,
+        "says": replaced.sentence,
+        "todo": replaced.todo,
+    }
+
+
 def values(entry: Entry, state: Path) -> dict[str, object]:
     """Return a deployment as JSON."""
     return {
         "id": entry.id,
         "key": entry.key,
         "name": entry.name,
+        "title": entry.title,
         "action": entry.action,
         "tool": entry.tool,
         "source": entry.source,

@@ -138,7 +138,7 @@ def _one(entries: Mapping[str, Entry], wanted: str, action: str, state: Path) ->
     if not matches:
         suffix = f" for {action}" if action else ""
         return _View(code=ExitCode.NOT_THERE, line=f"no deployment {wanted!r}{suffix} in {state}")
-    names = sorted({each.name for each in matches})
+    names = sorted({each.title for each in matches})
     if len(names) > 1:
         raise UsageError(f"{wanted!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
     entry = max(matches, key=lambda each: each.accepted)
@@ -239,7 +239,7 @@ def _lines(entries: list[Entry], state: Path) -> str:
 
 def _line(entry: Entry, state: Path) -> str:
     details = status.details(entry, state).replace("\n", "; ")
-    name = f"{entry.name} ({entry.action})" if entry.action else entry.name
+    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
     return f"{name}: {status.word(entry)}" + (f": {details}" if details else "")
 
 

@@ -83,7 +83,7 @@ class Daemon:
             self._write_status(ended=True)
         if self._following:
             self._following.end()
-        left = [f"{entry.name} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
+        left = [f"{entry.title} (process {entry.run.pid})" for entry in self._agent.applier.work.running if entry.run]
         self._report.note(f"ends; these runs continue: {', '.join(left)}" if left else "ends")
         self._agent.close()
 

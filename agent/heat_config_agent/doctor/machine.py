@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.deployments import plan
+from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
@@ -284,10 +284,12 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
         until = f" until {plan.clock(pause[2])}" if pause[2] is not None else ""
         yield warning(check, f"it is paused{since}{until}: {pause[0]}", resume)
-    waiting = [entry.name for entry in entries if entry.state is State.REBOOT]
+    waiting = [entry.title for entry in entries if entry.state is State.REBOOT]
     if waiting:
         verb = "wait" if len(waiting) > 1 else "waits"
         yield warning(check, f"{', '.join(waiting)} {verb} for a reboot of the machine", "reboot the machine")
+    for replaced in replacement.replacements(entries):
+        yield warning(check, replaced.sentence, replaced.todo)
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     if late:
         last = max(late, key=lambda entry: entry.at)

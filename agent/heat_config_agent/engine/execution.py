@@ -98,10 +98,10 @@ class Execution:
             self._mirror.write_deployment(step)
             self._report.begun(step, started.running.run)
             for note in started.notes:
-                self._report.remarked(step, f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.title}: {note}")
             if not step.deployment.trace and step.deployment.input(TRACE):
                 why = f"the input {TRACE} is not passed on: W3C Trace Context has another form"
-                self._report.remarked(step, f"{step.deployment.name}: {why}")
+                self._report.remarked(step, f"{step.deployment.title}: {why}")
             self._delivery.expect(step.deployment.target)
         else:
             self._completion.finish(step, started, _note(started))

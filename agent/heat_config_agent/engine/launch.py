@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
+from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
@@ -114,7 +115,7 @@ class Launcher:
                 working=str(place.working),
                 outputs=str(place.outputs),
                 scope=scope,
-                user=job.user,
+                user=name_of(job.deployment, job.user) if job.user else "",
                 isolated=described(job.isolation) if job.isolation else "",
             )
             record(run)
@@ -228,7 +229,7 @@ class Launcher:
         """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
         running = active.running
         if running.hopeless:
-            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.name}"
+            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.title}"
             self._report.remarked(active.step, text)
         return running.close(), running.ending
 
@@ -265,7 +266,7 @@ class Launcher:
 
             prepared, notes = resolution.prepared(folder)
             for note in notes:
-                self._report.remarked(step, f"{step.deployment.name}: {note}")
+                self._report.remarked(step, f"{step.deployment.title}: {note}")
             if prepared is not None:
                 return prepared
             if self.revealed(step.deployment) is None:
@@ -309,11 +310,11 @@ class Launcher:
         reason = scopes.missing() if self.settings.scopes else "the setting `scopes` is off"
         if not reason:
             try:
-                return start(scope=Scope(f"Heat deployment {deployment.name} ({deployment.action})", job.bounds))
+                return start(scope=Scope(f"Heat deployment {deployment.title} ({deployment.action})", job.bounds))
             except ScopeError as error:
                 reason = error.strerror or ""
                 if not job.bounds:
-                    self._report.warn(f"{deployment.name} has no scope of its own: {reason}")
+                    self._report.warn(f"{deployment.title} has no scope of its own: {reason}")
         if job.bounds:
             raise ScopeError(f"{' and '.join(job.bounds)} cannot be enforced: {reason}")
         return start()
@@ -325,7 +326,7 @@ def _obstacle(job: Job, error: Exception) -> Obstacle:
     A machine without space, memory or processes may have some at the next pass. Any other reason fails the deployment.
     """
     passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING)
-    return Obstacle(f"cannot start {job.deployment.name}: {obstacle(error)}", passing)
+    return Obstacle(f"cannot start {job.deployment.title}: {obstacle(error)}", passing)
 
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:
