@@ -194,7 +194,7 @@ def _matches(entries: Mapping[str, Entry], wanted: str) -> tuple[list[Entry], li
     every = list(entries.values())
     return (
         [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted],
-        [each for each in every if each.name == wanted],
+        [each for each in every if wanted in (each.name, each.given_name)],
         [each for each in every if each.title == wanted or each.owner.endswith(f"/{wanted}")],
         [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)],
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
+from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
@@ -117,7 +118,7 @@ class Launcher:
                 working=str(place.working),
                 outputs=str(place.outputs),
                 scope=scope,
-                user=job.user,
+                user=name_of(job.deployment, job.user) if job.user else "",
                 isolated=described(job.isolation) if job.isolation else "",
             )
             record(run)
