@@ -1,6 +1,6 @@
 """The tests of modules under every supported version of Python: `nox`, or `nox -s tests-3.12`.
 
-An interpreter that is not on the machine is skipped, and nox says so. `make test` is the whole suite, under one.
+An interpreter that is not on the machine is skipped, and nox says so. `make test-all` is the whole suite, under one.
 """
 
 import nox

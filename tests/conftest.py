@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import gc
 import os
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -11,86 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from support import fault_table, planted, shares, tested_on
+from support import distribution, fault_table, leftovers, outcomes_before, pace, planted, shares, tested_on
 from support.cloud import Cloud
-from support.collection import pytest_collection, pytest_make_collect_report
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
 from support.loopback import SignalServer
 from support.machine import Machine
 
-__all__ = ["pytest_collection", "pytest_make_collect_report"]
-
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
 _BEGAN = time.monotonic()
-
-CLOUD = (
-    *(
-        f"tests/system/test_{name}"
-        for name in (
-            *("lifecycle_heat", "transports", "proxy_heat", "heat_faults", "exported_heat", "documented"),
-            *("templates_heat", "signed_heat", "openstack", "real_barbican", "recipes"),
-            "swift_time",
-            "first_boot.py::test_the_stack_has_a_stock_image_install_it",
-        )
-    ),
-    "tests/image/test_network.py::test_a_stack_is_complete",
-)
-"""The tests that share the cloud; one process runs them, and begins first."""
-
-ORDER = (
-    *CLOUD,
-    "tests/system/test_playground",
-    "tests/hooks/test_quadlet",
-    "tests/docs/test_pages",
-    "tests/docs/test_examples",
-    "tests/repository/test_repository",
-    "tests/repository/test_linters",
-    "tests/package/",
-    "tests/system/",
-    "tests/faults/test_soak",
-    "tests/faults/test_kill_points",
-    "tests/faults/test_stack_torture",
-    "tests/faults/test_system_calls",
-    "tests/hooks/test_ansible",
-    "tests/hooks/test_puppet",
-    "tests/hooks/test_salt",
-    "tests/hooks/test_systemd_unit",
-    "tests/hooks/",
-    "tests/faults/",
-    "tests/stack/",
-    "tests/fuzz/",
-    "tests/cli/",
-    "tests/daemon/",
-    "tests/promises/",
-    "",
-    "tests/unit/",
-)
-"""In which order tests begin: what takes longest first, what takes least last, so that all processes end together.
-
-An empty text is for all that no other one names."""
-
-APART = (
-    "tests/docs/test_pages",
-    "tests/faults/test_kill_points",
-    "tests/faults/test_system_calls",
-    "tests/hooks/test_ansible",
-)
-"""Long files whose tests share nothing: each test is handed out by itself."""
-
-ANEW = re.compile("/cli/test_(shortcut|help_and_usage|stack_examples)|/cost/|/promises/test_kill_points")
-"""The tests whose commands always start as new processes, as for users; others may begin loaded (`support.loaded`)."""
-
-DAEMONS_ANEW = re.compile(
-    "/daemon/test_(begin_and_end|daemon|idle_daemon|follow|reboot)\\."
-    "|/faults/test_(daemon_faults|login_process|process_table|two_agents|unstartable|watchdog)"
-)
-"""The tests about the start of daemons, their memory, descriptors and processes: there they are new processes, too."""
-
-FORMS = re.compile("/cli/")
-"""The tests that start a new process for each form of a command line, with its own options, once in a run."""
 
 
 @pytest.fixture
@@ -124,25 +55,20 @@ def openstack() -> Iterator[Cloud]:
     cloud.stop()
 
 
-@pytest.fixture(scope="session")
-def command_forms(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that all processes of this run share, see `Machine.forms`."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "forms-of-commands"
-    folder.mkdir(exist_ok=True)
-    return folder
-
-
 @pytest.fixture
-def machine(request: pytest.FixtureRequest, tmp_path: Path, command_forms: Path) -> Iterator[Machine]:
+def machine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Machine]:
     """The installed commands with a state directory of their own. Whatever they run is ended with the test."""
     machine = Machine(tmp_path)
-    machine.begins_loaded = not ANEW.search(str(request.path))
-    if FORMS.search(str(request.path)):
-        machine.forms = command_forms
+    machine.begins_loaded = not _new_processes(request, "commands")
     yield machine
     machine.end()
     assert_kept(request, planted.shown(machine))
+
+
+def _new_processes(request: pytest.FixtureRequest, programs: str) -> bool:
+    """Return whether a test has these programs start as new processes."""
+    mark = request.node.get_closest_marker("new_process")
+    return mark is not None and programs in (mark.args or ("commands", "daemons"))
 
 
 def assert_kept(request: pytest.FixtureRequest, leaks: list[str]) -> None:
@@ -155,12 +81,12 @@ def assert_kept(request: pytest.FixtureRequest, leaks: list[str]) -> None:
 def daemon(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Daemon]:
     """The daemon, with settings and a state directory of its own; not started yet."""
     daemon = Daemon(machine)
-    daemon.begins_loaded = machine.begins_loaded and not DAEMONS_ANEW.search(str(request.path))
+    daemon.begins_loaded = not _new_processes(request, "daemons")
     yield daemon
     daemon.end()
 
 
-@pytest.fixture(params=["apply", "alone"])
+@pytest.fixture(params=["apply", pytest.param("alone", marks=pytest.mark.slow)])
 def driver(request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer) -> Driver:
     """The way in which a hook carries out deployments: by the agent, and then by the hook alone.
 
@@ -210,44 +136,43 @@ def fault_of(item: pytest.Item) -> fault_table.Row | None:
     return fault_table.Row(*mark.args) if mark else None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the tests into the order that takes least time where several processes run them."""
-    others = [item.nodeid for item in items if _shares_the_cloud(item) and not item.nodeid.startswith(CLOUD)]
-    if others:
-        raise pytest.UsageError(f"tests that share the cloud are to be in CLOUD in tests/conftest.py: {others}")
-    items.sort(key=lambda item: (_place(item.nodeid), item.nodeid.partition("::")[0]))
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage: all that is made then stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
-def _shares_the_cloud(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and "one_cloud" in item.fixturenames
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the tests that have passed before, if that is asked for, and order the rest."""
+    outcomes_before.leave_out(config, items)
+    distribution.distribute(items)
 
 
-def _place(nodeid: str) -> int:
-    """Return where a test is in `ORDER`."""
-    return next((number for number, part in enumerate(ORDER) if part and nodeid.startswith(part)), ORDER.index(""))
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the option that leaves out tests."""
+    outcomes_before.declare(parser)
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """Have one process run all tests of a file, and one all that share the cloud; those of some files are apart."""
-    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # noqa: PLC0415  # it asks
-
-    scheduler = LoadScopeScheduling(config, log)
-    scheduler._split_scope = _scope  # noqa: SLF001
-    return scheduler
-
-
-def _scope(nodeid: str) -> str:
-    """Return the name of the tests that one process runs together."""
-    if nodeid.startswith(CLOUD):
-        return "the cloud"
-    return nodeid if nodeid.startswith(APART) else nodeid.partition("::")[0]
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Give each test the time that it may take on this machine, and have all processes end with this one."""
+    if config.option.timeout is None:
+        config.option.timeout = pace.seconds(float(config.getini("timeout")))
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(outcomes_before.Outcomes(config), "outcomes of the tests")
 
 
-def pytest_sessionstart() -> None:
+def pytest_sessionstart(session: pytest.Session) -> None:
     """Begin the record of faults anew, but not in a process of a run, nor in a run that a test of it starts."""
     if "PYTEST_XDIST_WORKER" not in os.environ:
         fault_table.LOG.unlink(missing_ok=True)
+    leftovers.watch(session.config)
 
 
 @pytest.hookimpl(wrapper=True)

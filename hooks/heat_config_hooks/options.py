@@ -115,6 +115,11 @@ def common(options: Mapping[str, object], name: str) -> object:
         return COMMON[name].default
 
 
+def is_set(options: Mapping[str, object], name: str) -> bool:
+    """Return whether an option has a value that is not false. A wrong value counts: it must not go unseen."""
+    return options.get(name) not in (None, "") and _flag(options.get(name)) is not False
+
+
 def mistakes(
     options: Mapping[str, object], known: Mapping[str, Option], *, tool: str, also: Collection[str] = ()
 ) -> list[HookError]:

@@ -159,6 +159,8 @@ def _reply(name: str, document: dict[str, object], folder: Path, lock: int) -> R
         command = hook.prepare(request, place)
         if not isinstance(command, protocol.Command):
             return command
+        for note in command.notes:
+            print(note, file=sys.stderr)
         timeout = values["timeout"]
         ended = _run(command, folder, lock, timeout if isinstance(timeout, float) else None)
     except HookError as error:

@@ -7,6 +7,7 @@ import stat
 
 import pytest
 
+from support import pace
 from support.commands import SH, counted, let_go, run, runs, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
@@ -96,7 +97,7 @@ def test_a_second_agent_is_refused(machine: Machine, heat: SignalServer, plan: b
 
     second = machine.apply([counted(machine, "d2")], *(["--plan"] if plan else []))
     let_go(machine)
-    first.communicate(timeout=10)
+    first.communicate(timeout=pace.seconds(10))
 
     assert (first.returncode, second.code) == (0, 0 if plan else 4)
     assert plan or f"process {first.pid}" in second.err
@@ -131,7 +132,7 @@ def test_an_interrupted_command_leaves_the_run_alone(machine: Machine, heat: Sig
     process = machine.start_apply([waiting(machine, signal=heat.url())])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=pace.seconds(10))
 
     assert (process.returncode, out) == (130, "")
     assert "Traceback" not in err

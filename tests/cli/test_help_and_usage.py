@@ -8,8 +8,11 @@ import subprocess
 import pytest
 
 from heat_config_agent import __version__
+from support import pace
 from support.commands import counted, hook_places, run, runs
 from support.machine import BIN, Machine, deployment
+
+pytestmark = pytest.mark.new_process
 
 AGENT = ("status", "show", "log", "retry", "forget", "hooks")
 
@@ -76,6 +79,7 @@ def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
     assert "svg" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -121,6 +125,7 @@ def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str
     assert sorted(runs(machine)) == ["d1", "d2", "d3", "d4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -165,6 +170,6 @@ def test_a_mistake_about_the_state_directory_is_refused(machine: Machine) -> Non
 )
 def test_help_says_what_holds_for_that_command(machine: Machine, command: str, said: str) -> None:
     """The help of a command describes that command, and no other."""
-    done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=60)[0]
+    done = machine.start("heat-config-agent", command, "--help", COLUMNS="120").communicate(timeout=pace.seconds(60))[0]
     assert said in done
     assert command == "retry" or "there is no such deployment" not in done

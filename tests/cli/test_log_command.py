@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support import pace
 from support.commands import SH, let_go, wait_for_text, waiting
 from support.machine import Machine, deployment
 
@@ -34,8 +35,8 @@ def test_log_follows_a_run(machine: Machine) -> None:
     assert following.poll() is None
 
     let_go(machine)
-    process.communicate(timeout=10)
-    out, _ = following.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
+    out, _ = following.communicate(timeout=pace.seconds(10))
 
     assert (out, following.returncode) == ("over\n", 0)
 
@@ -69,7 +70,7 @@ def test_following_ends_with_the_run_though_no_agent_is_there(machine: Machine) 
     follower = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
     let_go(machine)
 
-    out, _ = follower.communicate(timeout=10)
+    out, _ = follower.communicate(timeout=pace.seconds(10))
 
     assert out == "begun\nover\n"
     status = machine.agent("status").out

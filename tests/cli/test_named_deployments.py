@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from support import pace
 from support.commands import SH, counted, let_go, runs, wait_for_text, waiting
 from support.machine import Done, Machine, deployment
 
@@ -29,7 +30,7 @@ def test_what_runs_is_left_alone(machine: Machine, command: list[str]) -> None:
 
     done = machine.agent(*command, "d1")
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
 
     assert done.code == 1
     assert "running" in done.err
@@ -45,7 +46,7 @@ def test_a_wish_is_left_for_the_agent_that_runs(machine: Machine) -> None:
 
     asked = machine.agent("retry", "d0")
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
 
     assert asked.code == 0
     assert str(process.pid) in asked.out
@@ -123,3 +124,23 @@ def test_candidates_have_their_action_and_time(machine: Machine) -> None:
     assert re.search(r"c1 \(CREATE, \d{4}-\d\d-\d\d [\d:]{8}\), d1 \(DELETE, ", done.err) or re.search(
         r"d1 \(DELETE, \d{4}-\d\d-\d\d [\d:]{8}\), c1 \(CREATE, ", done.err
     )
+
+
+def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> None:
+    """Heat names a deployment after its config; people know it as STACK/RESOURCE, in every list and command."""
+    given = [of_resource("c1", "CREATE"), of_resource("c2", "CREATE", "db")]
+    planned = machine.apply(given, "--plan")
+    assert [line.split()[1] for line in planned.out.splitlines()[:2]] == ["shop/web", "shop/db"]
+    done = machine.apply(given)
+    assert [line.split()[1] for line in done.out.splitlines()[:2]] == ["shop/web", "shop/db"]
+    shown = machine.agent("status").out.splitlines()
+    assert [line.split()[0] for line in shown if " script " in line] == ["shop/web", "shop/db"]
+    assert {each["title"] for each in machine.status().values()} == {"shop/web", "shop/db"}
+    facts = machine.agent("show", "shop/db").out
+    assert re.search(r"^name +shop/db$", facts, re.MULTILINE)
+    assert re.search(r"^config +shop-web-6smozlcg5z57$", facts, re.MULTILINE)
+    assert machine.agent("log", "shop/web").out == "it is c1\n"
+    assert machine.agent("retry", "shop/db").code == 0
+    assert "1 ok, 1 skipped" in machine.apply(given, "--only", "shop/db").out
+    assert machine.agent("forget", "shop/web").code == 0
+    assert set(machine.status()) == {"c2"}

@@ -59,6 +59,21 @@ def test_a_rule_refuses_with_its_name_and_file(
     assert "1 deployment would be refused today" in explained.out
 
 
+def test_trusted_inputs_are_refused_unless_the_rule_lists_the_tool(governed: Governed) -> None:
+    """A playbook that takes inputs for templates does not run; without the option, or with the tool listed, it may."""
+    given = [deployment("d1", "- hosts: localhost\n  tasks: []\n", group="ansible", options={"trusted_inputs": "true"})]
+    sentence = f"trusted_inputs of {POLICY}: the tool 'ansible' is not in it, and its option is set"
+    for rule in ("trusted_inputs = none", "trusted_inputs = salt"):
+        governed.policy(rule)
+        assert sentence in governed.apply(given, "--plan").out
+    for value in (False, "false", 0, None):
+        governed.policy("trusted_inputs = none")
+        without = [{**given[0], "options": {"trusted_inputs": value}}]
+        assert "refused" not in governed.apply(without, "--plan").out
+    governed.policy("trusted_inputs = ansible")
+    assert "refused" not in governed.apply(given, "--plan").out
+
+
 def test_what_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
     """Nothing about it differs from a machine without a policy."""
     governed.policy("tools = script", "sources = file", "actions = CREATE, UPDATE", "max_timeout = 60")
@@ -86,6 +101,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
     assert json.loads(governed.agent("policy", "explain", "--json").out)["present"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "why"),
     [
@@ -100,6 +116,10 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
         (("users = root", "  max_timeout = 60"), "users: a rule begins its line"),
         (("signers = /etc/no",), "signers: there is no /etc/no"),
         (("sources = internet",), "sources: there is no source 'internet'"),
+        (
+            ("trusted_inputs = everything",),
+            "trusted_inputs: expected names of built-in hooks, or none, not 'everything'",
+        ),
         (("max_timeout = 0",), "max_timeout: expected a number of seconds"),
         (("tools = script", "tools = ansible"), "line 3: a name is there twice"),
         (("tools script",), "line 2: expected a section"),

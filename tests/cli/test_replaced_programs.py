@@ -18,6 +18,7 @@ from typing import Any
 import psutil
 import pytest
 
+from support import pace
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 
@@ -82,7 +83,7 @@ def peak(machine: Machine, heat: SignalServer, given: dict[str, Any]) -> int:
     """
     path, before = machine.write([given]), len(heat.signals)
     agent = machine.start(str(BIN / "python"), "-c", code, "--state-dir", str(machine.state), str(path))
-    _, err = agent.communicate(timeout=100)
+    _, err = agent.communicate(timeout=pace.seconds(100))
 
     assert len(heat.signals) == before + 1
     found = re.search(r"VmHWM:\s*(\d+) kB", err)
@@ -252,7 +253,7 @@ def test_an_empty_config_that_nobody_waits_for(machine: Machine) -> None:
     """heat-agents failed an empty script with a traceback; ours ends at once where nobody is to be told either."""
     process = machine.start_apply([deployment(config="")])
     try:
-        process.communicate(timeout=5)
+        process.communicate(timeout=pace.seconds(5))
     except subprocess.TimeoutExpired:
         pytest.fail("it did not end within 5 s", pytrace=False)
     assert process.returncode == 0
@@ -411,7 +412,7 @@ def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer
         time.sleep(0.01)
     time.sleep(0.1)
     agent.terminate()
-    agent.communicate(timeout=5)
+    agent.communicate(timeout=pace.seconds(5))
     machine.apply(given)
 
     assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import planted
+from support import pace, planted
 from support.loopback import SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 from support.tools import need
@@ -93,6 +93,7 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
     assert traces(machine) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ansible", "python", "puppet"])
 @pytest.mark.usefixtures("vault")
 def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
@@ -239,7 +240,7 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
     wait_until(lambda: bool(machine.agent("log", "d1").out))
     assert machine.agent("log", "d1").out == "it is ***\n"
     go.touch()
-    agent.communicate(timeout=30)
+    agent.communicate(timeout=pace.seconds(30))
     assert agent.returncode == 0
     assert traces(machine) == []
 
@@ -305,6 +306,7 @@ topology_template:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["hot", "tosca"])
 @pytest.mark.usefixtures("vault")
 def test_stacks_pass_references_through(machine: Machine, language: str) -> None:

@@ -11,8 +11,11 @@ import pytest
 
 from heat_config_agent.cli import shortcut
 from heat_config_agent.settings import effective, paths
+from support import pace
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
+
+pytestmark = pytest.mark.new_process
 
 CODE = """if True:
     import sys
@@ -31,7 +34,7 @@ def applied(machine: Machine, *arguments: str, **environment: str) -> tuple[Done
     before = lock.stat().st_mtime_ns if lock.exists() else 0
     named = ["--state-dir", str(machine.state), *arguments, str(machine.folder / "document.json")]
     process = machine.start(sys.executable, "-c", CODE, *named, stdin=None, **environment)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=pace.seconds(30))
     return Done(process.returncode, out, err), lock.stat().st_mtime_ns != before
 
 
@@ -109,6 +112,7 @@ def _age(path: Path) -> None:
     path.write_bytes(b"\0".join((digest, b"1.0", rest)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
     """After any change the shortcut is not taken, and pending work is done."""
@@ -136,7 +140,7 @@ def test_what_another_agent_works_on_is_not_looked_at(idle: Machine) -> None:
         assert other.poll() is None
     idle.write(given[:-1])
     assert applied(idle)[0].code == 4
-    other.communicate(timeout=30)
+    other.communicate(timeout=pace.seconds(30))
 
 
 def test_what_fails_is_not_kept(machine: Machine) -> None:

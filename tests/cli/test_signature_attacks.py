@@ -13,6 +13,7 @@ import pytest
 
 from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
+from support import pace
 from support.governed import Governed
 from support.machine import deployment
 from support.signers import BOMB, Signer, sign
@@ -118,7 +119,7 @@ def test_a_script_is_read_once(governed: Governed, alice: Signer, tmp_path: Path
     thread = threading.Thread(target=serve)
     thread.start()
     done = governed.apply_file(main)
-    thread.join(10)
+    thread.join(pace.seconds(10))
     assert done.code == 0, done.err
     assert proof.read_text() == "ran\n"
     assert "run.sh: it was changed after it was signed" in governed.apply_file(main).err
@@ -150,6 +151,7 @@ def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, 
     assert proof.read_text() == "signed\ngone\n"
 
 
+@pytest.mark.slow
 def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, alice: Signer, tmp_path: Path) -> None:
     """A template, an archive and a folder that are too much for any parser: the signature is looked at first."""
     template, archive, folder = tmp_path / "site.yaml", tmp_path / "svc.csar", tmp_path / "service"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.governed import Governed
 from support.machine import deployment
 from support.repositories import Repository, template
@@ -120,6 +121,7 @@ def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_
         assert proof.read_text() == "ran\n" * number
 
 
+@pytest.mark.slow
 def test_a_followed_revision_runs_by_the_signature_of_its_commit(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:
@@ -199,7 +201,7 @@ def test_what_is_verified_is_what_is_used(governed: Governed, alice: Signer, tmp
     thread = threading.Thread(target=serve)
     thread.start()
     done = governed.apply_file(path)
-    thread.join(10)
+    thread.join(pace.seconds(10))
     assert path.read_text() == evil
     assert done.code == 0, done.err
     assert proof.read_text() == "good\n"

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.loopback import wait_until
 from support.machine import Done, Machine
 
@@ -172,7 +173,7 @@ class Archive:
         process = self.machine.start("heat-config-agent", "stack", *words, *self.places)
         wait_until(lambda: at in self.log, 60)
         os.kill(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        process.communicate(timeout=pace.seconds(60))
         (self.folder / "hold").unlink()
 
     @property
@@ -237,6 +238,7 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
     assert data["status"] == "COMPLETE"
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_fails(archive: Archive) -> None:
     """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
@@ -271,6 +273,7 @@ def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
     assert archive.states() == {}
 
 
+@pytest.mark.slow
 def test_a_killed_snapshot_is_completed(archive: Archive) -> None:
     """The same command completes it, and there is one snapshot; any other command completes it before its own work."""
     archive.create()
@@ -368,7 +371,7 @@ def test_nothing_is_abandoned_if_the_state_is_lost(archive: Archive) -> None:
     process.stdout.close()
     assert "nothing was abandoned" in process.stderr.read()
     process.stderr.close()
-    assert process.wait(60) == 1
+    assert process.wait(pace.seconds(60)) == 1
     assert archive.states() == {"s": "CREATE_COMPLETE"}
     assert json.loads(archive("abandon", "s").out)["resources"]["disk"]["resource_id"] == "disk-1"
     assert archive.states() == {}

@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from support import planted
+from support import pace, planted
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -212,7 +212,7 @@ def test_a_failing_deployment_is_explained(stacks: Stacks) -> None:
     command = re.search(r"`heat-config-agent (.*)` shows all of its output", done.out)
     assert command is not None
     process = stacks.machine.start("heat-config-agent", *command[1].split())
-    assert process.communicate(timeout=60)[1] == "out of paint\n"
+    assert process.communicate(timeout=pace.seconds(60))[1] == "out of paint\n"
     stacks.template()
     assert "hello: UPDATE_COMPLETE" in stacks.apply(path).out
 
@@ -303,6 +303,7 @@ printf "Hello, $who!" > $heat_outputs_path.greeting
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True], ids=["create", "update"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["KILL", "INT"])
 def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: int, update: bool) -> None:
@@ -319,7 +320,7 @@ def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: 
     process = stacks.machine.start_apply(path, *words)
     wait_until(lambda: len(stacks.logged) == 2, 30)
     process.send_signal(number)
-    _, err = process.communicate(timeout=30)
+    _, err = process.communicate(timeout=pace.seconds(30))
     if number == signal.SIGINT:
         assert process.returncode == 130
         assert err == "interrupted: runs that have begun go on; run the command again to follow them\n"
@@ -339,7 +340,7 @@ def test_only_one_command_at_a_time_changes_a_stack(stacks: Stacks) -> None:
     assert stacks("suspend", "hello", code=4).err.startswith("error: another ")
     assert "CREATE_IN_PROGRESS" in stacks("resource", "list", "hello").out
     Path(f"{stacks.log}.go").touch()
-    process.communicate(timeout=30)
+    process.communicate(timeout=pace.seconds(30))
     assert process.returncode == 0
 
 
@@ -418,7 +419,7 @@ def test_on_a_terminal_there_is_a_tree(stacks: Stacks) -> None:
     except OSError:  # it has closed the terminal
         pass
     os.close(ours)
-    assert process.wait(30) == 0
+    assert process.wait(pace.seconds(30)) == 0
     *drawn, last = printed.decode().split("\x1b[J")
     assert any("running   greeting" in each for each in drawn)
     assert "ok        greeting" in last

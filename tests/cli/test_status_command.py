@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from support import pace
 from support.commands import SH, counted, let_go, wait_for_text, waiting
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
@@ -48,7 +49,7 @@ def test_status_shows_what_runs(machine: Machine) -> None:
 
     found = machine.status()
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))
 
     assert (found["d1"]["state"], found["d2"]["state"]) == ("running", "accepted")
     assert f"process {found['d1']['process']}" in found["d1"]["what"]
@@ -83,4 +84,4 @@ def test_what_is_unfinished_is_named(machine: Machine, heat: SignalServer) -> No
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")
     assert "long (CREATE) is running" in machine.agent("status", "--unfinished").out.splitlines()
     let_go(machine)
-    process.communicate(timeout=10)
+    process.communicate(timeout=pace.seconds(10))

@@ -18,6 +18,8 @@ from support import tools
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.new_process
+
 FEW, MANY = 5, 25
 """Deployments in the two batches that are compared: what the start takes is in both."""
 

@@ -14,6 +14,8 @@ from support.daemon import LONG, Daemon
 from support.loopback import Answer, Signal, SignalServer, wait_until
 from support.machine import Done, Machine, deployment
 
+pytestmark = pytest.mark.new_process
+
 SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
 """Of the standard library: what takes long to load, and what is much and seldom needed."""
 

@@ -15,6 +15,8 @@ from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = pytest.mark.new_process("daemons")
+
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:

@@ -16,6 +16,8 @@ from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = pytest.mark.new_process("daemons")
+
 TIMED_OUT = 124
 
 

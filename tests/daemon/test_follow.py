@@ -15,7 +15,10 @@ from support.daemon import LONG, Daemon
 from support.loopback import wait_until
 from support.repositories import Repository, template
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = [
+    pytest.mark.new_process("daemons"),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+]
 
 
 def followed(daemon: Daemon) -> dict[str, Any]:

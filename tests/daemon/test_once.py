@@ -7,6 +7,7 @@ import time
 
 import psutil
 
+from support import pace
 from support.daemon import LONG, Daemon, counting, ran
 from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
@@ -79,7 +80,7 @@ def test_once_that_is_interrupted(daemon: Daemon, machine: Machine, heat: Signal
     time.sleep(1)
     assert sum(psutil.Process(process.pid).cpu_times()[:2]) - before < 0.5
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=LONG)
+    process.communicate(timeout=pace.seconds(LONG))
     assert process.returncode == 130
     (machine.folder / "go-d1").touch()
     assert daemon.command("run", "--once").code == 0

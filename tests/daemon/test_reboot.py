@@ -19,10 +19,13 @@ from typing import Any
 import psutil
 import pytest
 
+from support import pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 from support.repositories import template
+
+pytestmark = pytest.mark.new_process("daemons")
 
 ASK = "exit 194"
 
@@ -118,6 +121,7 @@ def test_a_deployment_that_asks_for_a_reboot(
     assert machine.status()["d1"]["reboots"] == 1
 
 
+@pytest.mark.slow
 def test_asking_again_and_again(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
 ) -> None:
@@ -255,7 +259,7 @@ def test_once_with_a_reboot(
 
     command = [str(BIN / "heat-config-agent"), "run", "--once", "--config", str(daemon.path)]
     program = machine.start("/usr/bin/env", *boot(), *command)
-    program.communicate(timeout=LONG)
+    program.communicate(timeout=pace.seconds(LONG))
     assert program.returncode == 0
     assert [each["deploy_stdout"] for each in heat.values("d1")] == ["boot 1\n"]
     assert ran(machine) == ["d1", "d1"]

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.state import health
+from support import pace
 from support.daemon import LONG, Daemon, counting, ran
 from support.daemon_runs import meeting
 from support.loopback import Answer, SignalServer, wait_until
@@ -46,9 +47,9 @@ def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) 
     time.sleep(1)
     assert one.poll() is None
     (machine.folder / "go-d1").touch()
-    assert one.communicate(timeout=LONG) == ("web (CREATE): ok\n", "")
+    assert one.communicate(timeout=pace.seconds(LONG)) == ("web (CREATE): ok\n", "")
     assert one.returncode == 0
-    every.communicate(timeout=LONG)
+    every.communicate(timeout=pace.seconds(LONG))
     assert every.returncode == 0
 
 
@@ -109,7 +110,7 @@ def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) 
         assert "for UPDATE" in done.err
     update = waiting(machine, "web", "--for-action", "UPDATE")
     daemon.put([deployment("d2", counting(machine, "d2"), name="web", action="UPDATE")])
-    assert update.communicate(timeout=LONG) == ("web (UPDATE): ok\n", "")
+    assert update.communicate(timeout=pace.seconds(LONG)) == ("web (UPDATE): ok\n", "")
     assert ran(machine) == ["d1", "d2"]
 
 
@@ -157,14 +158,14 @@ def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> Non
     assert machine.agent("wait", "--stack", "shop", "--timeout", "0").code == 8
     process = waiting(machine, "--stack", "shop")
     created = machine.command("heat-config-agent", ["stack", "create", "shop", "-t", str(path), *state], {})
-    out, err = process.communicate(timeout=LONG)
+    out, err = process.communicate(timeout=pace.seconds(LONG))
     assert process.returncode == outcome == created.code, out + err
     assert f"shop: CREATE_{'FAILED' if code else 'COMPLETE'}" in out + err
     assert machine.agent("wait", "--stack", "shop", "--for-action", "UPDATE", "--timeout", "0").code == 7
     deleting = waiting(machine, "--stack", "shop", "--for-action", "DELETE")
     deleted = machine.command("heat-config-agent", ["stack", "delete", "shop", "--yes", *state], {})
     assert deleted.code == 0, deleted.err
-    deleting.communicate(timeout=LONG)
+    deleting.communicate(timeout=pace.seconds(LONG))
     assert deleting.returncode == 0
 
 
@@ -195,7 +196,7 @@ def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_pa
     assert (done.code, "follow web: revision " in done.err, "is being carried out" in done.err) == (7, True, True)
     every = machine.start("heat-config-agent", "wait", *words)
     go.touch()
-    assert every.communicate(timeout=LONG) == ("0 deployments done\n", "")
+    assert every.communicate(timeout=pace.seconds(LONG)) == ("0 deployments done\n", "")
     assert every.returncode == 0
     repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
     wait_until(lambda: daemon.command("wait", "--timeout", "0").code == 1, LONG)

@@ -23,6 +23,8 @@ from support.containers import own_podman, podman
 from support.machine import BIN, Done, Machine
 from system.booted import Booted, booted
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(200)]
+
 __all__ = ["own_podman", "podman"]
 
 FOLDER = ROOT / "examples"

@@ -11,11 +11,14 @@ from docs.console import PAGES, Command, File, sections
 from docs.places import Places
 from docs.stages import STAGES
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(200), pytest.mark.apart]
+
 _CLOUD = "tests/system/test_documented.py has a real Heat make the stack"
 
 NOT_RUN = {
     "git clone … heat-config-agent && cd heat-config-agent": "its address is where the reader has found it",
-    "make test": "it is what runs this",
+    "make test": "its tests are those that run this",
+    "make test-all": "it is what runs this",
     "openstack stack create --template stack.yaml --wait greeting": _CLOUD,
     "openstack stack output show greeting greeting": _CLOUD,
     "make deb": "tests/package/built.py runs it, and what it makes is installed here",

@@ -13,6 +13,8 @@ from support.daemon import ran
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 INTERRUPTED, TIMED_OUT, KILLED = 125, 124, 137
 SECONDS = 60.0
 """Within which the agent has to be done, whatever a hook does."""

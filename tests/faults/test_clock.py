@@ -12,6 +12,8 @@ from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 JUMPS = ("+10y", "-10y")
 fault = pytest.mark.fault
 

@@ -13,6 +13,8 @@ from support.disks import Disk
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment, small_disk
 
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
+
 
 @pytest.fixture
 def disk(machine: Machine, daemon: Daemon) -> Iterator[Disk]:

@@ -6,9 +6,12 @@ import stat
 
 import pytest
 
+from support import pace
 from support.disks import ONCE, counting, ran
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
+
+pytestmark = pytest.mark.takes(20)
 
 
 @pytest.mark.fault(
@@ -175,7 +178,9 @@ def test_nobody_else_can_read(machine: Machine, heat: SignalServer, umask: str) 
     ]
     command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), "--hooks-dir", str(machine.hooks)]
     shell = f'umask {umask}; exec "$@"'
-    machine.start("/bin/sh", "-c", shell, "sh", *command, *ONCE, str(machine.write(given))).communicate(timeout=20)
+    machine.start("/bin/sh", "-c", shell, "sh", *command, *ONCE, str(machine.write(given))).communicate(
+        timeout=pace.seconds(20)
+    )
 
     found = [
         f"{'d' if path.is_dir() else 'f'} {stat.S_IMODE(path.stat().st_mode):o} {path.relative_to(machine.state)}"

@@ -10,6 +10,8 @@ from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 from support.results import ONCE, UNDELIVERED, counting, ran
 
+pytestmark = pytest.mark.takes(20)
+
 
 @pytest.mark.fault(
     1,

@@ -10,9 +10,12 @@ import psutil
 import pytest
 
 from heat_config_agent.state.journal import Journal
+from support import pace
 from support.disks import ONCE, PAGE, Disk, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Done, Machine, deployment, small_disk
+
+pytestmark = pytest.mark.takes(20)
 
 USAGE = 2
 
@@ -336,7 +339,7 @@ def test_a_mark_that_is_not_on_disk_for_sure_is_not_relied_on(machine: Machine, 
     """
     path = machine.write([counting(machine, signal=heat.url())])
     process = machine.start(sys.executable, "-c", code, "--state-dir", str(machine.state), str(path))
-    _, err = process.communicate(timeout=20)
+    _, err = process.communicate(timeout=pace.seconds(20))
     assert process.returncode == 0
     assert "Input/output error" in err
     (machine.state / "deployed" / "d1.json").unlink()
@@ -374,7 +377,7 @@ def test_a_log_on_a_disk_that_is_full(machine: Machine, heat: SignalServer, stre
     command = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
 
     agent = machine.start("/bin/sh", "-c", f'exec "$@" {stream}>/dev/full', "sh", *command)
-    out, err = agent.communicate(timeout=20)
+    out, err = agent.communicate(timeout=pace.seconds(20))
 
     assert ran(machine) == ["d1", "d2"]
     assert len(heat.signals) == 3

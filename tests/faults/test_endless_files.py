@@ -21,6 +21,8 @@ from heat_config_stack.hot import reader
 from heat_config_stack.language import files as named_files
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 fault = pytest.mark.fault
 
 TEMPLATE = """\

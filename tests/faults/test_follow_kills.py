@@ -17,7 +17,10 @@ from support.origins import packed
 from support.repositories import template
 from support.sites import Site
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = [
+    pytest.mark.takes(20),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+]
 
 
 def step(site: Site, armed: str) -> int:

@@ -15,7 +15,10 @@ from support.machine import Machine, small_disk
 from support.repositories import template
 from support.sites import Site
 
-pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
+pytestmark = [
+    pytest.mark.takes(20),
+    pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git"),
+]
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3

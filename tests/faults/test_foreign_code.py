@@ -12,6 +12,8 @@ import pytest
 from heat_config_agent.model import errors
 from support.machine import Done, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 fault = pytest.mark.fault
 
 PLUGIN = """

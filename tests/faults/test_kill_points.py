@@ -29,6 +29,8 @@ from support.promises import KINDS, Kind
 from support.stage import Stage
 from support.theatre import AT_ONCE, Scenario, Theatre
 
+pytestmark = [pytest.mark.takes(60), pytest.mark.apart]
+
 LATER = 3
 """Kills of each scenario at a later passing of its own points, at most."""
 

@@ -18,9 +18,11 @@ from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
-from support import kill_points
+from support import kill_points, pace
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
+
+pytestmark = pytest.mark.takes(20)
 
 INTERRUPTED = 125
 TIMED_OUT = 124
@@ -53,7 +55,7 @@ def begin(machine: Machine, document: object, *arguments: str) -> subprocess.Pop
 def end(agent: subprocess.Popen[str], number: int = signal.SIGKILL) -> int:
     """End the agent with a signal and return its exit code."""
     agent.send_signal(number)
-    agent.communicate(timeout=10)
+    agent.communicate(timeout=pace.seconds(10))
     return agent.returncode
 
 
@@ -140,7 +142,7 @@ def test_killed_while_a_hook_runs(machine: Machine, heat: SignalServer) -> None:
     follower = machine.start_apply([given])
     wait_until(lambda: (machine.state / "lock").read_text().strip() == str(follower.pid))
     let_go(machine)
-    follower.communicate(timeout=10)
+    follower.communicate(timeout=pace.seconds(10))
 
     assert follower.returncode == 1
     assert ran(machine) == ["d1"]
@@ -206,7 +208,7 @@ def test_the_supervisor_is_killed(machine: Machine, heat: SignalServer) -> None:
     children = supervisor(machine).children(recursive=True)
     assert children
     supervisor(machine).kill()
-    agent.communicate(timeout=10)
+    agent.communicate(timeout=pace.seconds(10))
 
     assert agent.returncode == 1
     assert all(gone(each) for each in children)
@@ -240,7 +242,7 @@ def test_the_script_is_killed(machine: Machine, heat: SignalServer) -> None:
     agent = begin(machine, [deployment(config=script(machine), signal=heat.url())])
     [child] = supervisor(machine).children()
     child.kill()
-    agent.communicate(timeout=10)
+    agent.communicate(timeout=pace.seconds(10))
 
     assert agent.returncode == 1
     assert [each["deploy_status_code"] for each in heat.values()] == [137]

@@ -13,6 +13,8 @@ from support.daemon import LONG, Daemon, counting, ran
 from support.loopback import Answer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
+
 fault = pytest.mark.fault
 
 SILENT = Answer(delay=60)

@@ -22,6 +22,8 @@ from support.daemon import Daemon
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 BROKEN, CANNOT_START, NO_TOOL = 125, 126, 127
 
 Tried = Callable[[int], None]

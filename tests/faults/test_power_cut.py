@@ -25,6 +25,8 @@ from support.loopback import wait_until
 from support.promises import KINDS, Kind
 from support.stage import Stage
 
+pytestmark = pytest.mark.takes(20)
+
 CUTS = 3
 """Power cuts of a world, one after the other."""
 

@@ -16,6 +16,8 @@ from support.machine import Machine, deployment
 from support.promises import KINDS, World
 from support.unprivileged import Unprivileged
 
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
+
 fault = pytest.mark.fault
 
 

@@ -11,6 +11,8 @@ from support.loopback import SignalServer
 from support.proxy import Fault
 from support.result_servers import Servers, Tried
 
+pytestmark = pytest.mark.takes(20)
+
 
 def _token(name: str, **said: object) -> Fault:
     """A Keystone whose token says that in the place of what is right; dots where it does not say it."""

@@ -18,6 +18,8 @@ from support.machine import Machine
 from support.proxy import Fault
 from support.result_servers import WAYS, Servers, Tried
 
+pytestmark = pytest.mark.takes(20)
+
 AHEAD = proxy.Reply().raw
 """An answer to what nobody has asked."""
 

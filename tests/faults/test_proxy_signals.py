@@ -22,6 +22,8 @@ from support.loopback import SignalServer
 from support.proxy import Fault
 from support.result_servers import MEMORY, WAYS, Servers, Tried
 
+pytestmark = pytest.mark.takes(20)
+
 
 @pytest.mark.fault(
     1,

@@ -20,7 +20,7 @@ import pytest
 
 from heat_config_agent.model.entry import State
 from heat_config_agent.state import journal
-from support import cloud, proxy_faults
+from support import cloud, pace, proxy_faults
 from support.daemon import Daemon
 from support.hasty import HASTY, SECONDS, peak
 from support.loopback import Answer, SignalServer
@@ -28,6 +28,8 @@ from support.machine import Machine, deployment
 from support.proxy import Fault, Proxy
 from support.zaqar import QUEUE, Queue, offer
 from unit.agent.sources.test_ec2 import Service
+
+pytestmark = pytest.mark.takes(20)
 
 TRANSPORTS = ("heat", "cfn", "request", "zaqar")
 SOURCES = (*TRANSPORTS, "ec2")
@@ -132,7 +134,7 @@ class Asked:
 
     def wait(self, condition: Callable[[], object], what: str = "") -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + pace.seconds(PATIENCE)
         while not condition():
             assert not self.daemon.ended, self.daemon.log
             assert time.monotonic() < deadline, f"{self.name}: {what}\n{self.daemon.log[-2000:]}"

@@ -22,6 +22,8 @@ from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment, small_disk
 from support.promises import KINDS, World
 
+pytestmark = pytest.mark.takes(20)
+
 DAY = 86400
 YEAR = 365 * DAY
 SECRET = "kept-77c1-secret"

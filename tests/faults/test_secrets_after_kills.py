@@ -20,6 +20,8 @@ from support.machine import Done, Machine, deployment
 from support.stage import may_mount
 from support.tools import need_root
 
+pytestmark = pytest.mark.takes(20)
+
 SH = "#!/bin/sh\n"
 SECRET = f'{planted.WORD}-by/reference"&ünd'
 BARBICAN = "0a1b2c3d-1111-2222-3333-444455556666"

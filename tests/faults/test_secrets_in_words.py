@@ -22,12 +22,14 @@ from typing import Any
 
 import pytest
 
-from support import planted
+from support import pace, planted
 from support.cloud import Cloud
 from support.daemon import LONG, Daemon, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 from support.secret_traces import SH, chef_stands_in
+
+pytestmark = pytest.mark.takes(20)
 
 
 class Echo(threading.Thread):
@@ -89,7 +91,7 @@ def test_a_server_that_repeats_what_it_is_asked(machine: Machine, heat: SignalSe
     )
     machine.config = settings
     once = machine.start("heat-config-agent", "run", "--once", "--config", str(settings), **STRICT)
-    assert "Warning" not in once.communicate(timeout=60)[1]
+    assert "Warning" not in once.communicate(timeout=pace.seconds(60))[1]
     assert len(echo.asked) == 2
 
 
@@ -258,8 +260,8 @@ def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[s
     seen += read_until(leader, "running")  # once more, after the half has been there
     go.touch()
     seen += read_until(leader, "")
-    assert agent.wait(LONG) == 0
-    out, _ = following.communicate(timeout=LONG)
+    assert agent.wait(pace.seconds(LONG)) == 0
+    out, _ = following.communicate(timeout=pace.seconds(LONG))
     assert out == "***\nended\n"
     assert [each for each in (*first.split(), *second.split()) if each in seen] == []
     os.close(leader)
@@ -268,7 +270,7 @@ def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[s
 def read_until(descriptor: int, word: str) -> str:
     """Read from a terminal until a word has come, or, where that is empty, to the end."""
     seen = ""
-    deadline = time.monotonic() + LONG
+    deadline = time.monotonic() + pace.seconds(LONG)
     while not word or word not in seen:
         assert time.monotonic() < deadline, seen
         if select.select([descriptor], [], [], 0.1)[0]:

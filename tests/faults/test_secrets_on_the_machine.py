@@ -19,13 +19,15 @@ from typing import Any
 
 import pytest
 
-from support import planted
+from support import pace, planted
 from support.containers import IMAGE, own_podman, podman
 from support.daemon import LONG, Daemon, until
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 from support.secret_traces import SH, chef_stands_in
 from support.tools import need, need_salt
+
+pytestmark = pytest.mark.takes(20)
 
 __all__ = ["own_podman", "podman"]
 
@@ -257,7 +259,7 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
     theirs = machine.state / "heat-config-script"
     wait_until(lambda: bool(list(theirs.glob("core*"))), LONG)
     agent.send_signal(signal.SIGABRT)
-    assert agent.wait(LONG) == -signal.SIGABRT
+    assert agent.wait(pace.seconds(LONG)) == -signal.SIGABRT
     assert list(machine.folder.glob("core*")) == []
     assert mine.read_text() == "unlimited\n"
     go.touch()
@@ -304,7 +306,7 @@ def test_there_is_no_core_of_hooks(machine: Machine) -> None:
     hook.stdin.close()
     wait_until(pid.exists, LONG)
     hook.send_signal(signal.SIGABRT)
-    assert hook.wait(LONG) == -signal.SIGABRT
+    assert hook.wait(pace.seconds(LONG)) == -signal.SIGABRT
     [folder] = machine.temporary.glob("heat-config-hook-*")
     os.kill(int(pid.read_text()), signal.SIGABRT)
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}/exe").exists(), LONG)
@@ -340,7 +342,7 @@ def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
     killed.stdin.close()
     wait_until(begun.exists, LONG)
     killed.kill()
-    killed.wait(LONG)
+    killed.wait(pace.seconds(LONG))
     for stream in (killed.stdout, killed.stderr):
         assert stream is not None
         stream.close()
@@ -350,7 +352,7 @@ def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
     def next_one() -> None:
         os.utime(folder, (0, 0))
         after = hook(deployment("d2", SH))
-        assert json.loads(after.communicate(timeout=LONG)[0])["deploy_status_code"] == 0
+        assert json.loads(after.communicate(timeout=pace.seconds(LONG))[0])["deploy_status_code"] == 0
 
     next_one()
     assert folder.exists()

@@ -14,6 +14,8 @@ from support.loopback import Answer, SignalServer
 from support.machine import Machine
 from support.results import ONCE, UNDELIVERED, counting, hasty, ran
 
+pytestmark = pytest.mark.takes(20)
+
 
 def test_a_result_that_is_refused_for_good_is_not_sent_again(machine: Machine, heat: SignalServer) -> None:
     """A result that was refused for good is kept and not sent again, until somebody asks for that."""

@@ -15,6 +15,8 @@ from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 from support.results import ONCE, UNDELIVERED, counting, hasty, ran
 
+pytestmark = pytest.mark.takes(20)
+
 
 def test_the_connection_is_kept(machine: Machine, heat: SignalServer) -> None:
     """All results of a batch go over one connection."""

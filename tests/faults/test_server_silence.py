@@ -8,9 +8,12 @@ import time
 
 import pytest
 
+from support import pace
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 from support.results import ONCE, UNDELIVERED, counting, ended, hasty, ran
+
+pytestmark = pytest.mark.takes(20)
 
 
 @pytest.mark.fault(
@@ -50,7 +53,7 @@ def test_a_server_that_comes_back_within_the_run(machine: Machine, heat: SignalS
     process = machine.start_apply([counting(machine, url=heat.url())], "--deliver-for", "20")
     time.sleep(0.4)
     heat.start()
-    process.communicate(timeout=15)
+    process.communicate(timeout=pace.seconds(15))
 
     assert process.returncode == 0
     assert len(heat.signals) == 1

@@ -11,9 +11,11 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, shares
+from support import kill_points, pace, shares
 from support.machine import Done, Machine
 from support.promises import seed
+
+pytestmark = pytest.mark.takes(20)
 
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3
@@ -84,7 +86,7 @@ class Service:
         else:
             words = ("stack", operation, "service", *(["--yes"] if operation == "delete" else []))
             process = self.machine.start("heat-config-agent", *words, *place, **environment)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=pace.seconds(120))
         return Done(process.returncode, out, err)
 
     def prepare(self, operation: str) -> None:

@@ -24,6 +24,7 @@ from support.shares import FOR
 from support.signers import Signer
 
 pytestmark = [
+    pytest.mark.takes(20),
     pytest.mark.skipif(
         not (shutil.which("git") and shutil.which("ssh-keygen")),
         reason="needs git and ssh-keygen: install openssh-client",

@@ -28,6 +28,8 @@ from support.machine import Machine
 from support.promises import KINDS, World
 from support.proxy import Exchange, Fault, Proxy, Reply
 
+pytestmark = pytest.mark.takes(60)
+
 SHORT = 40.0
 """Seconds of the short form."""
 

@@ -16,6 +16,8 @@ from support.loopback import wait_until
 from support.machine import Machine
 from support.stacking import LONG, Stacks, ends, signalled
 
+pytestmark = pytest.mark.takes(20)
+
 fault = pytest.mark.fault
 FAILED = 1
 

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 
 from faults.test_system_calls import STEADY, WORDS, changes, strace
+from support import pace
 from support.disks import PAGE, Disk
 from support.machine import BIN, Done, Machine, small_disk
 from support.promises import seed
 from support.stacking import Stacks
+
+pytestmark = pytest.mark.takes(20)
 
 fault = pytest.mark.fault
 USAGE = 2
@@ -150,7 +153,7 @@ def under(machine: Machine, before: tuple[str, ...], program: str, *words: str) 
     if before:
         words = (*before[1:], str(BIN / program), *words)
     process = machine.start(shutil.which(before[0]) or before[0] if before else program, *words, stdin=None, **STEADY)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
 

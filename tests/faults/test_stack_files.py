@@ -13,6 +13,8 @@ from faults.test_state_files import DAMAGES, damage
 from support.loopback import wait_until
 from support.stacking import LONG, Stacks, ends
 
+pytestmark = pytest.mark.takes(20)
+
 fault = pytest.mark.fault
 USAGE = 2
 

@@ -29,6 +29,8 @@ from support.killing import Boot
 from support.lives import CREATE, DELETE, FAILS, MAKES, PATIENCE, RESUME, SUSPEND, UPDATE, Life, Place, Step
 from support.machine import Machine
 
+pytestmark = pytest.mark.takes(60)
+
 ROUNDS = 2
 """Of the short form, in which stacks are changed once."""
 

@@ -17,6 +17,8 @@ from support.machine import Machine, deployment
 from support.promises import KINDS, World
 from support.unprivileged import Unprivileged
 
+pytestmark = pytest.mark.takes(20)
+
 USAGE = 2
 SECONDS = 30.0
 """Within which a command has to end, whatever is in the place of its files."""

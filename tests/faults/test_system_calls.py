@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support import kill_points, shares
+from support import kill_points, pace, shares
 from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine
@@ -54,6 +54,8 @@ _LINE = re.compile(r"^(?:\d+ +)?([a-z0-9]+)\((.*)")
 _PATH = re.compile(r'<([^<>]+)>|"((?:[^"\\]|\\.)*)"')
 
 pytestmark = [
+    pytest.mark.takes(60),
+    pytest.mark.apart,
     pytest.mark.skipif(
         shutil.which("strace") is None, reason="strace is not installed: tests/install-tools installs it"
     ),
@@ -285,7 +287,7 @@ def _renamed(file: str) -> str:
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "KILL"])
 def test_all(torn: Torn, error: str, seconds: float) -> None:
     """Every call, with every error, and a kill at each, for as long as asked."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + pace.seconds(seconds)
     found = torn.watched() if error == "KILL" else torn.calls
     print(f"SYSTEM_CALL_SEED={torn.world.seed}: {len(found)} calls")
     done = 0
@@ -355,7 +357,7 @@ def _life(daemon: Daemon, world: World, kinds: tuple[Kind, ...], *before: str) -
     daemon.put(batch)
     earlier = len(daemon.log)
     daemon.start(*before, wait=False, **STEADY)
-    deadline = time.monotonic() + LONG
+    deadline = time.monotonic() + pace.seconds(LONG)
     while not daemon.ended and not all(world.heard(str(each["id"])) for each in batch):
         assert time.monotonic() < deadline, daemon.log
         if "tried again every" in daemon.log[earlier:]:  # it heeds signals by then

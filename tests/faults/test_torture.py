@@ -34,6 +34,8 @@ from support.loopback import Answer, SignalServer
 from support.machine import Machine
 from support.promises import KINDS, PATIENCE, World
 
+pytestmark = pytest.mark.takes(60)
+
 KILLS = 100
 """Of the short form; or as many as come in `LONGEST` seconds."""
 LONGEST = 180.0

@@ -11,9 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support import pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
+
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
 
 LOCKED = 4
 
@@ -40,7 +43,7 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     assert str(first.pid) in second.err
     assert second.out == ""
     (machine.folder / "go").touch()
-    first.communicate(timeout=10)
+    first.communicate(timeout=pace.seconds(10))
     assert first.returncode == 0
     assert (machine.folder / "ran").read_text() == "ran\n"
     assert len(heat.signals) == 1
@@ -56,7 +59,7 @@ def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
     given = machine.write([deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n", signal=heat.url())])
     agents = [machine.start_apply(given) for _ in range(8)]
     for each in agents:
-        each.communicate(timeout=20)
+        each.communicate(timeout=pace.seconds(20))
 
     assert {each.returncode for each in agents} <= {0, LOCKED}
     assert 0 in [each.returncode for each in agents]
@@ -89,7 +92,7 @@ def test_a_run_does_not_hold_the_lock(machine: Machine, heat: SignalServer) -> N
     second = machine.start_apply(given)
     wait_until(lambda: (machine.state / "lock").read_text().strip() == str(second.pid))
     (machine.folder / "go").touch()
-    second.communicate(timeout=10)
+    second.communicate(timeout=pace.seconds(10))
 
     assert second.returncode == 0
     assert (machine.folder / "ran").read_text() == "ran\n"
@@ -146,7 +149,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
     assert "another agent works on" in second.err
     assert machine.status()["d1"]["state"] == "running"
     (machine.folder / "go").touch()
-    first.communicate(timeout=LONG)
+    first.communicate(timeout=pace.seconds(LONG))
     assert first.returncode == 0
     assert (machine.folder / "ran").read_text() == "ran\n"
     assert len(heat.signals) == 1
@@ -181,7 +184,7 @@ def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: s
         pytest.skip(f"nothing can be mounted here: {second.stderr.strip()}")
     assert second.returncode == LOCKED, second.stderr
     (machine.folder / "go").touch()
-    first.communicate(timeout=LONG)
+    first.communicate(timeout=pace.seconds(LONG))
     assert (machine.folder / "ran").read_text() == "ran\n"
 
 
@@ -202,10 +205,10 @@ def test_beside_a_daemon(daemon: Daemon, machine: Machine, heat: SignalServer) -
         assert daemon.process
         assert daemon.process.returncode == LOCKED
         rival.terminate()
-        rival.communicate(timeout=LONG)
+        rival.communicate(timeout=pace.seconds(LONG))
         daemon.start()
     else:
-        rival.communicate(timeout=LONG)
+        rival.communicate(timeout=pace.seconds(LONG))
         assert rival.returncode == LOCKED
     wait_until(lambda: ran(machine) == ["d1"], LONG)
 

@@ -12,6 +12,8 @@ from support.machine import BIN, Machine, deployment
 from support.tools import need, need_root
 from support.unprivileged import Unprivileged
 
+pytestmark = pytest.mark.takes(20)
+
 
 def isolated(proof: Path, level: str) -> dict[str, Any]:
     """Return a deployment whose run would leave a proof."""

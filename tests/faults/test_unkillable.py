@@ -11,6 +11,8 @@ import pytest
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
 

@@ -17,6 +17,8 @@ from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
+
 HALF = "cannot start half: its arguments, variables or file names contain half of a character"
 
 

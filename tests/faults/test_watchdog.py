@@ -19,6 +19,8 @@ from support.daemon import LONG, Daemon, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = [pytest.mark.takes(20), pytest.mark.new_process("daemons")]
+
 SECRET = "planted-9d21-secret"
 
 HANGS = """if True:

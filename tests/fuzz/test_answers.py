@@ -24,7 +24,7 @@ from heat_config_agent.sources import cfn, heat, request, user_data, zaqar
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.zaqar import Zaqar
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 LONGEST = 2000
 

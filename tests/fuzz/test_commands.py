@@ -18,7 +18,7 @@ from heat_config_agent.deployments import metadata
 from heat_config_agent.model.deployment import Document
 from support.machine import Machine
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 SCRIPT = '#!/bin/sh\necho "$0"\n'
 

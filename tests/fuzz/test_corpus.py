@@ -14,6 +14,8 @@ from heat_config_agent.sources import user_data
 from heat_config_agent.state import journal
 from support.machine import BIN, Done, Machine, deployment
 
+pytestmark = pytest.mark.takes(20)
+
 CORPUS = TESTS / "corpus"
 MEMORY = 1_000_000
 """KiB of address space that a command gets."""

@@ -24,7 +24,7 @@ from heat_config_agent.sources.file import File, Files, ShellConfig
 from heat_config_hooks import protocol
 from heat_config_hooks.values import replace
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 LONGEST = 2000
 """Characters of a sentence at most, whatever it is about."""

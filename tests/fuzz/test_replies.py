@@ -21,7 +21,7 @@ from heat_config_hooks import protocol
 from heat_config_hooks.protocol import CREDENTIALS, Ended
 from heat_config_hooks.reply import BODY_LIMIT, Capture, fit, status_code
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 nonsense = pytest.mark.fault(
     2,

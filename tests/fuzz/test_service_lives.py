@@ -29,7 +29,7 @@ from heat_config_stack.records.records import DeploymentRecord
 from heat_config_stack.resource_types import known_types
 from heat_config_stack.tosca.compilation import loader, reader
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 SECONDS = 10.0
 """Seconds of this process for one example at most; they are small."""

@@ -21,7 +21,7 @@ from fuzz.examples import SHARE, TESTS, damaged, odd, places, tries
 from heat_config_stack.tosca.checks.checker import Checked, Checker
 from tosca.archives import GOOD
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 SECONDS = 1.0
 """Seconds of this process for one example at most; they are small."""

@@ -17,7 +17,7 @@ from heat_config_agent.settings.layers import Layer
 from heat_config_agent.settings.schema import SETTINGS
 from heat_config_agent.sources import transports
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 LONGEST = 2000
 SECRET = "hunter2hunter2"

@@ -25,7 +25,7 @@ from heat_config_stack.resource import scheduler
 from hot import stacks
 from hot.language import Nothing
 
-pytestmark = pytest.mark.torture(share=SHARE)
+pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]
 
 IDENTITY = Identity("s1", "i", "p")
 LONGEST = 20_000

@@ -12,13 +12,17 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
+from support import pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
+
+pytestmark = [pytest.mark.takes(60), pytest.mark.apart]
 
 ANSIBLE = BIN / "ansible-playbook"
 
@@ -46,6 +50,18 @@ def lines(result: dict[str, Any]) -> list[str]:
     return after.splitlines()
 
 
+def marked(path: Path) -> dict[str, Any]:
+    """Return the variables in a file whose texts have the mark `!unsafe`."""
+
+    class Loader(yaml.SafeLoader):
+        """Reads the mark as nothing."""
+
+    Loader.add_constructor("!unsafe", lambda _, node: str(node.value))
+    values = yaml.load(path.read_text(encoding="utf-8"), Loader)  # noqa: S506  # it is a SafeLoader
+    assert isinstance(values, dict)
+    return values
+
+
 @pytest.fixture
 def recorder(tmp_path: Path) -> Path:
     """Return a program that records its arguments in the folder `asked`, and then runs ansible-playbook."""
@@ -63,6 +79,7 @@ def recorder(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 def test_variables_outputs_and_actions(driver: Driver) -> None:
     """Inputs keep their types at every action, files next to the playbook are used, and outputs are sent.
 
@@ -105,6 +122,7 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     """A second deployment with the same config succeeds, and its recap names no task."""
@@ -116,6 +134,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     assert (first["deploy_status_code"], second["deploy_status_code"]) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
     """Standard output is the output of ansible-playbook, byte for byte, and then the outcome of each task."""
@@ -180,7 +199,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert (asked / "cwd").read_text() == f"{working}\n"
     assert variables.name == "d1_variables.json"
     assert variables.parent != working
-    given = json.loads((asked / "variables").read_text())
+    given = marked(asked / "variables")
     path = given.pop("heat_outputs_path")
     assert given["heat_config_id"] == "d1"
     assert given["db_password"] == SECRET
@@ -200,7 +219,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d2", inputs=inputs, options={"deploy_credentials": True})
     driver.run(given)
-    assert json.loads((asked / "variables").read_text())["deploy_password"] == "credential-1"
+    assert marked(asked / "variables")["deploy_password"] == "credential-1"
     assert (asked / "argv").read_text().split("\0")[:3] == ["-i", "localhost,", str(working / "d2_playbook.yaml")]
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d3")
@@ -208,6 +227,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert driver.run(given)["deploy_status_code"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_inventory(driver: Driver) -> None:
     """It is a file in the working folder or an absolute path, and the recap names each host."""
@@ -242,6 +262,7 @@ def test_an_inventory(driver: Driver) -> None:
         assert says in wrong["deploy_stderr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None:
     """The options name their folders, and the callback of the runner still works."""
@@ -285,6 +306,7 @@ def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None
     assert (folder / "called").read_text() == "called called "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_another_stdout_callback(driver: Driver) -> None:
     """With ansible's own `oneline`, or one without documentation, its output is unchanged and the exit code is kept."""
@@ -338,6 +360,7 @@ TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
 FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}]  # all of them take long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "says", "callback"),
     [
@@ -486,6 +509,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
         each.kill()
 
 
+@pytest.mark.slow
 def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
     config = playbook({"name": "first", "command": "/bin/true"}, {"name": "hang", "command": str(stubborn)})
@@ -499,6 +523,7 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     wait_until(lambda: not living(str(driver.folder)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callback", ["default", "oneline"])
 def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
     """The hook ends all processes of ansible when it gets a TERM that only it gets."""
@@ -508,7 +533,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
     wait_until(lambda: bool(living(str(stubborn))), seconds=90)
     (hook,) = [each for each in living(str(machine.state)) if each.cmdline()[4:6] == ["-m", "heat_config_hooks.steps"]]
     hook.terminate()
-    apply.communicate(timeout=60)
+    apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 1
     wait_until(lambda: not living(str(machine.folder)), seconds=60)
     result = machine.agent("show", "d1", "--json").json["result"]
@@ -531,11 +556,12 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
     assert "\x1b" not in shown
     assert "PLAY RECAP" not in shown
     go.touch()
-    apply.communicate(timeout=60)
+    apply.communicate(timeout=pace.seconds(60))
     assert apply.returncode == 0
     assert "\nchanged: second\n2 ok, 1 changed\n" in machine.agent("log", "d1").out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["/", "/proc/nowhere"])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_home_that_is_none(driver: Driver, home: str) -> None:
@@ -549,6 +575,7 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
     assert Path("/.ansible").exists() == before
 
 
+@pytest.mark.slow
 def test_it_is_forgotten(machine: Machine) -> None:
     """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})

@@ -15,6 +15,8 @@ from support.loopback import wait_until
 from support.machine import deployment
 from support.tools import need_openstack
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
+
 TEXT = "ü 😀 \"double\" 'single' $HOME\nsecond line"
 ODD = {
     "text": TEXT,

@@ -21,6 +21,8 @@ from support.loopback import wait_until
 from support.machine import deployment
 from support.tools import need
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
+
 CHEF = """#!{python} -I
 # Stands in for chef-client: records how it is called and what it is given, then does what the run list says.
 import json, os, signal, stat, sys, time
@@ -423,7 +425,7 @@ def test_chefs_own_library_reads_the_configuration(driver: Driver, tmp_path: Pat
     evaluate = "require 'chef-config/config'; require 'json'; c = ChefConfig::Config; c.from_file(ARGV[0]);"
     if subprocess.run([ruby, "-e", "require 'chef-config/config'"], capture_output=True, check=False).returncode:
         pytest.skip(
-            "chef-config is not installed: «apt install ruby-chef-config» (make test does it, as root on Debian)"
+            "chef-config is not installed: «apt install ruby-chef-config» (make test-all does it, as root on Debian)"
         )
     path = tmp_path / 'it\'s a \\ "#{exit 1}" ü'
     (path / "cookbooks").mkdir(parents=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.containers import IMAGE, LASTING, Podman
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
@@ -189,13 +190,13 @@ def test_what_leaves_while_it_runs(machine: Machine, podman: Podman) -> None:
     process = machine.start_apply([deployment("d1", config, group="docker-cmd", options={"timeout": 60})])
     wait_until(lambda: podman.running() == {"web"}, 30)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=pace.seconds(30))
     assert process.returncode == 130
     process = machine.start_apply([OTHER])
     wait_until(lambda: "other" in machine.status(), 30)
     assert podman.running() == {"web"}
     podman("stop", "--time=5", "web")
-    process.communicate(timeout=30)
+    process.communicate(timeout=pace.seconds(30))
     assert process.returncode == 0
     assert machine.status()["d1"]["failed"] is False
     assert machine.apply([OTHER]).code == 0

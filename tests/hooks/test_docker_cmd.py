@@ -15,6 +15,8 @@ from support.driver import Alone, Driver
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
+
 RESOURCE = {"deploy_stack_id": "site/5a0e", "deploy_resource_name": "web"}
 WEB = {"image": IMAGE, "command": LASTING}
 SUFFIXED = re.compile(r"web-[0-9a-f]{8}")

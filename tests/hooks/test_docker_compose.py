@@ -17,6 +17,8 @@ from support.machine import deployment
 from support.observations import mode
 from support.tools import need
 
+pytestmark = pytest.mark.slow
+
 STAND_IN = """\
 #!/bin/sh
 # Stands in for a compose program: records its command line, its folder, and what is there.

@@ -12,10 +12,13 @@ import psutil
 import pytest
 import yaml
 
+from support import pace
 from support.driver import Driver
 from support.machine import deployment
 from support.observations import answer, mode
 from support.tools import need
+
+pytestmark = pytest.mark.slow
 
 DATA: dict[str, Any] = {
     "text": 'ünï "quoted" 🎉\nand more',
@@ -319,7 +322,7 @@ def test_an_os_apply_config_that_hangs_is_ended(driver: Driver, etc: Path, tmp_p
     assert done["deploy_status_code"] == 124
     assert "timed out after 2 s" in done["deploy_stderr"]
     assert not etc.exists()
-    end = time.monotonic() + 20
+    end = time.monotonic() + pace.seconds(20)
     while any(str(tmp_path / "followed") in words(each) for each in psutil.process_iter()):
         assert time.monotonic() < end, "it still runs"
         time.sleep(0.1)

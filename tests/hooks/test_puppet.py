@@ -14,9 +14,12 @@ from typing import Any
 import psutil
 import pytest
 
+from support import pace
 from support.driver import Alone, Driver
 from support.observations import mode
 from support.puppet import START, Puppet, a_manifest, real, recorder
+
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
 
 
 @pytest.fixture
@@ -242,7 +245,7 @@ def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: P
 
 def no_more(word: str) -> bool:
     """Return whether soon no process has a word on its command line."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + pace.seconds(20)
     while found := naming(word):
         if time.monotonic() > end:
             return False

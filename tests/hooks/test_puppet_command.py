@@ -20,6 +20,8 @@ from support.observations import mode
 from support.puppet import START, a_manifest, real
 from support.tools import need, need_root
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 65534
 
 
@@ -113,7 +115,7 @@ def test_who_has_no_home_has_one_in_the_working_folder(home: str) -> None:
     nobody = [setpriv, "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups"]
     hook = [*nobody, str(BIN / "heat-config-hook"), "puppet"]
     if subprocess.run([*nobody, "test", "-r", puppet.__file__], check=False).returncode:
-        pytest.skip("other users cannot read the installed hooks: run make test in a folder that all can read")
+        pytest.skip("other users cannot read the installed hooks: run the tests in a folder that all can read")
     with tempfile.TemporaryDirectory() as name:  # pytest's own folders are for us alone
         os.chown(name, NOBODY, NOBODY)
         environment = {

@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 
 from heat_config_hooks.tools import python
+from support import pace
 from support.driver import Driver
 from support.loopback import SignalServer
 from support.machine import Machine, deployment
 from support.observations import ended
+
+pytestmark = pytest.mark.takes(60)
 
 INPUTS: dict[str, Any] = {
     "text": "ü 😀 \"double\" 'single' \\ $HOME\nsecond line",
@@ -312,13 +315,13 @@ def test_what_it_prints_can_be_followed(machine: Machine, heat: SignalServer, tm
     config = f"import os, time\nprint('so far')\nwhile not os.path.exists('{tmp_path}/go'):\n    time.sleep(0.05)\n"
     process = machine.start_apply([script("d1", config, signal=heat.url(), options={"timeout": 60})])
     printed = machine.state / "runs/d1/stdout"
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
 
     while not (printed.exists() and printed.read_text() == "so far\n"):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     (tmp_path / "go").touch()
-    process.communicate(timeout=60)
+    process.communicate(timeout=pace.seconds(60))
 
     assert heat.values() == [{"deploy_stdout": "so far\n", "deploy_stderr": "", "deploy_status_code": 0}]
 

@@ -20,7 +20,7 @@ from support.machine import deployment
 from system.booted import Booted
 from system.podman_machine import machine_with_podman
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.slow, pytest.mark.takes(300), pytest.mark.timeout(300)]
 
 EXAMPLE = Path(__file__).parents[2] / "examples/tools/quadlet.yaml"
 UNITS = "/etc/containers/systemd"

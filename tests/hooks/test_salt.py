@@ -16,6 +16,8 @@ from support.machine import deployment
 from support.observations import ended
 from support.tools import need_salt
 
+pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
+
 INPUTS: dict[str, Any] = {
     "text": "{{ 1 + 1 }} ü 😀 \"double\" 'single' %s\nsecond line",
     "number": 3,

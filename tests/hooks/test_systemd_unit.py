@@ -14,11 +14,14 @@ from heat_config_hooks import protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.options import read
 from heat_config_hooks.tools import systemd_unit
+from support import pace
 from support.driver import Driver
 from support.loopback import wait_until
 from support.machine import deployment
 from support.tools import need
 from system.booted import Booted, booted
+
+pytestmark = pytest.mark.takes(60)
 
 UNITS = "/etc/systemd/system"
 NUMBERS = count(1)
@@ -54,7 +57,7 @@ def folder(driver: Driver, tmp_path: Path) -> Path:
     """A folder for units that no systemd reads."""
     need("systemd-analyze", "systemd")
     if Path("/run/systemd/system").is_dir():
-        pytest.skip("systemd runs here: run make test where it does not, in a container for example")
+        pytest.skip("systemd runs here: run the tests where it does not, in a container for example")
     path = tmp_path / "units"
     driver.environment["HEAT_SYSTEMD_UNIT_DIR"] = str(path)
     return path
@@ -435,7 +438,7 @@ def test_what_failed_long_ago_is_past(inside: Inside) -> None:
     first = inside.pid("web.service")
     for unit in config:
         inside.machine.run("systemctl", "kill", "--signal=KILL", unit)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while inside.show("web.service", "MainPID") in ("0", first) or inside.state("bad.service") != "failed":
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -583,7 +586,7 @@ def test_what_was_cut_short_is_done_again(inside: Inside) -> None:
     values = inside.run(units({"hang.service": hang, "web.service": after}, action="UPDATE", options={"timeout": 3}))
     assert values["deploy_status_code"] == 124
     assert time.monotonic() - began < 30
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while inside.machine.run("pgrep", "-f", "sleep 3000").code == 0:
         assert time.monotonic() < deadline
         time.sleep(0.1)

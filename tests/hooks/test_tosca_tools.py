@@ -16,7 +16,7 @@ from support.machine import deployment
 from support.puppet import real
 from support.tools import need_salt
 
-pytestmark = pytest.mark.parametrize("driver", ["apply"], indirect=True)
+pytestmark = [pytest.mark.slow, pytest.mark.parametrize("driver", ["apply"], indirect=True)]
 
 RESOURCE = {"deploy_stack_id": "shop/5a0e", "deploy_resource_name": "web.create"}
 

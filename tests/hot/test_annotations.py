@@ -11,6 +11,7 @@ import yaml
 from heat_config_stack.cli.annotations import RULES, github, sarif
 from hot.made import VERSION
 from hot.test_template_command import validate
+from support import pace
 from support.machine import Machine
 
 ROOT = Path(__file__).parents[2]
@@ -116,5 +117,5 @@ def test_the_hook_of_pre_commit_runs_the_command(machine: Machine) -> None:
     path = machine.folder / "wrong.yaml"
     path.write_text(WRONG)
     process = machine.start(program, *words, str(path))
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=pace.seconds(60))
     assert (process.returncode, "1 mistake" in err) == (1, True)

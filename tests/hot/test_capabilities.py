@@ -13,6 +13,7 @@ from heat_config_stack.hot import checker, reader
 from heat_config_stack.hot.loader import define as define_source
 from heat_config_stack.language.mistakes import Invalid
 from hot.made import IDENTITY, VERSION, define, examined
+from support import pace
 from support.machine import Done, Machine
 
 NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
@@ -432,7 +433,7 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
         process = machine.start(
             "heat-config-apply", "--state-dir", str(machine.state), "t.yaml", "-e", "list.yaml", "-e", f"{tool}.yaml"
         )
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=pace.seconds(60))
         assert process.returncode == code, out + err
         assert (f"who = {tool}" in out) == (code == 0)
     assert "no template fits what is required (deployment=chef)" in err

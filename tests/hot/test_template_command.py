@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hot.made import VERSION
+from support import pace
 from support.machine import Done, Machine
 
 GOOD = (
@@ -36,7 +37,7 @@ outputs:
 def validate(machine: Machine, *arguments: str, told: str = "") -> Done:
     """Run the command to its end; `told` for it to say what it loads."""
     process = machine.start("heat-config-agent", "template", "validate", *arguments, PYTHONPROFILEIMPORTTIME=told)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
 

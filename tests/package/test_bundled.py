@@ -19,7 +19,7 @@ from support.tools import need
 from system.booted import booted
 from system.test_service import SETTINGS, deploy, eventually, state_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PACKAGES = "usr/lib/heat-config-agent/lib/"
 

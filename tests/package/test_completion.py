@@ -15,8 +15,11 @@ from pathlib import Path
 import pytest
 
 import completion
+from support import pace
 from support.machine import BIN, deployment
 from support.tools import need
+
+pytestmark = pytest.mark.takes(120)
 
 SCRIPT = Path(completion.__file__)
 
@@ -105,7 +108,7 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
         typed = [begin.format(tmp_path / "made" / shell), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]
         os.write(ours, "".join(typed).encode())
         seen = read_all(ours)
-        assert process.wait(30) == 0, seen
+        assert process.wait(pace.seconds(30)) == 0, seen
     os.close(ours)
     called = (tmp_path / "called").read_text().splitlines()
     assert called == list({**LINES, **OTHERWISE.get(shell, {})}.values()), seen

@@ -10,6 +10,8 @@ import pytest
 
 from package.built import ROOT
 
+pytestmark = pytest.mark.takes(120)
+
 TESTS = "test_half_of_a_body_is_none or test_what_may_have_been_heard_is_not_sent_again"
 """Where urllib3 before 2.0 does otherwise: it takes half of a body for all of it."""
 

@@ -16,6 +16,8 @@ from heat_config_agent.settings.schema import SECTIONS, SETTINGS
 from heat_config_hooks import HOOKS
 from support.tools import need
 
+pytestmark = pytest.mark.takes(120)
+
 SCRIPT = Path(manual.__file__)
 
 PAGES = ("heat-config-agent.1", "heat-config-apply.1", "heat-config-hook.1", "heat-config-agent.conf.5")

@@ -26,7 +26,7 @@ from support.tools import need
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, eventually, process, shown, state_of, status
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PLACES = (
     "usr/bin/heat-config-",

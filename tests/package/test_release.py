@@ -18,7 +18,7 @@ from notes import NotReadyError, check, notes
 from package.built import ROOT, build, package
 from package.wheels import wheel
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(300)]
 
 NEEDED = ("packaging", "agent/heat_config_agent/__init__.py", "pyproject.toml", "tests/install-tools")
 """The files of the checkout that a release needs besides what is built."""
@@ -92,7 +92,7 @@ def release(folder: Path, built: Path, **environment: str) -> subprocess.Complet
 def test_a_release_is_all_but_published(checkout: Path) -> None:
     """A release has the file, its checksums, a bill of materials and notes, and names the remaining steps."""
     if not (ROOT / ".venv/sbom/bin/cyclonedx-py").exists():
-        pytest.skip("cyclonedx-py is not installed: «tests/install-tools sbom» (make test does it)")
+        pytest.skip("cyclonedx-py is not installed: «tests/install-tools sbom» (make test-all does it)")
     built = wheel()
     done = release(checkout, built)
     assert done.returncode == 0, done.stderr

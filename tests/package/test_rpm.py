@@ -19,7 +19,7 @@ from package.built import ROOT, build, package
 from support.tools import need
 from system.booted import Booted, booted
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 SPEC = ROOT / "packaging/rpm/heat-config-agent.spec"
 

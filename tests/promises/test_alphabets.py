@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from support import tools
+from support import pace, tools
 from support.daemon import LONG, Daemon
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -39,7 +39,7 @@ def latin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("locales")
     localedef = tools.need("localedef", "libc-bin")
     if not Path("/usr/share/i18n/locales/en_US").exists():
-        pytest.skip("the sources of locales are not installed: «apt install locales» (make test does it)")
+        pytest.skip("the sources of locales are not installed: «apt install locales» (make test-all does it)")
     command = [localedef, "-i", "en_US", "-f", "ISO-8859-1", str(folder / "en_US.ISO-8859-1")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (folder / "en_US.ISO-8859-1").exists(), done.stderr
@@ -96,6 +96,7 @@ def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
     assert found == ["iso8859-1", "ascii"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     2,
     "locales whose alphabet is Latin-1 or ASCII, and text that they lack in inputs, outputs and names of files",
@@ -158,6 +159,7 @@ outputs:
 """
 
 
+@pytest.mark.slow
 def test_a_stack_keeps_its_letters_whatever_the_locale(abroad: Machine) -> None:
     """A template, a file that it names, a parameter on the command line, and what comes out."""
     folder = abroad.folder / "Schön für 10 €"
@@ -169,7 +171,7 @@ def test_a_stack_keeps_its_letters_whatever_the_locale(abroad: Machine) -> None:
     assert done.code == 0, done.out + done.err
     assert TEXT in done.out
     command = ["stack", "output", "show", "--state-dir", str(abroad.state), "template", "größe"]
-    out, err = abroad.start("heat-config-agent", *command).communicate(timeout=60)
+    out, err = abroad.start("heat-config-agent", *command).communicate(timeout=pace.seconds(60))
     assert TEXT in out, err
 
 

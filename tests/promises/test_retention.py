@@ -12,6 +12,7 @@ from heat_config_agent.cli import shortcut
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import files
+from support import pace
 from support.daemon import Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Done, Machine, deployment
@@ -376,7 +377,7 @@ def test_what_a_run_prints_is_bounded_while_it_runs(machine: Machine, heat: Sign
         wait_until(lambda: path.stat().st_blocks * 512 <= 4 * MEBI, 60)
     descriptor.close()
     go.touch()
-    agent.communicate(timeout=60)
+    agent.communicate(timeout=pace.seconds(60))
 
     assert path.stat().st_blocks * 512 <= 4 * MEBI
     (value,) = heat.values()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 from support.outcomes import BODY_LIMIT, SH, left_out, result
@@ -157,7 +158,7 @@ def test_a_hundred_megabytes_are_bounded(machine: Machine, heat: SignalServer) -
     process = machine.start_apply([deployment(config=script, signal=heat.url())])
     heat.wait_for(1, 30)
     memory = (Path("/proc") / str(process.pid) / "status").read_text()
-    process.communicate(timeout=30)
+    process.communicate(timeout=pace.seconds(30))
 
     (signal,) = heat.signals
     text = signal.value["deploy_stdout"]

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.takes(150)
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -18,6 +18,8 @@ import heat_config_hooks
 from heat_config_hooks import standalone
 from support.machine import BIN, Machine, deployment
 
+pytestmark = pytest.mark.takes(150)
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
 NOBODY = 65534
@@ -41,6 +43,7 @@ def clone() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> None:
     """`make run` in a fresh clone applies the example as any user, and leaves nothing outside the folder."""

@@ -26,7 +26,7 @@ CLIENTS = {"keystoneclient": 1, "neutron_lib": 1, "tenacity": 3}
 def resources(tmp_path: Path) -> Path:
     """Return a copy of Heat's own resources."""
     if HEAT is None:
-        pytest.skip("no Heat in .venv/heat: run make test")
+        pytest.skip("no Heat in .venv/heat: run make test-all")
     return Path(shutil.copytree(HEAT / "engine" / "resources", tmp_path / "resources"))
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from heat_config_stack.records.lines import written
 from stack.made import deployment, script, tried, value
-from support import loaded
+from support import loaded, pace
 
 TESTS = Path(__file__).parents[1]
 
@@ -100,6 +100,7 @@ CREATED = [{"op": "create", "text": "one"}]
 SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two"}]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # a process or two for each moment
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
         [sys.executable, str(TESTS / "stack/driver.py"), str(tmp_path), json.dumps(operation)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(tmp_path)},
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while not (tmp_path / "log").exists():
         assert time.monotonic() < deadline
         time.sleep(0.02)

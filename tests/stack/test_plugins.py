@@ -226,7 +226,7 @@ def test_nothing_of_it_is_left_behind(tmp_path: Path) -> None:
     code = f"""
     import sys
     from pathlib import Path
-    from heat_config_stack import plugins
+    from heat_config_stack.plugins import plugins
     assert plugins.load([Path({str(tmp_path)!r})]).types
     assert not [name for name in sys.modules if name.partition(".")[0] in ("heat", "oslo_log")]
     """

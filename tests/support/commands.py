@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from support import pace
 from support.loopback import wait_until
 from support.machine import Done, Machine, deployment
 
@@ -15,7 +16,7 @@ SH = "#!/bin/sh\n"
 def run(machine: Machine, program: str, *arguments: str, given: str = "", **environment: str) -> Done:
     """Run any of the commands to its end, with something on standard input."""
     process = machine.start(program, *arguments, stdin=subprocess.PIPE, **environment)
-    out, err = process.communicate(given, timeout=60)
+    out, err = process.communicate(given, timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
 

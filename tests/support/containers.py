@@ -153,7 +153,7 @@ class Podman:
         )
         assert self._holder.stdout is not None
         if self._holder.stdout.readline() != "ready\n":
-            pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
+            pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
         inside = f"{need('nsenter', 'util-linux')} --target {self._holder.pid} --mount --net -- "
         # The other mounts have another working folder.
         self._write(

@@ -13,7 +13,7 @@ from typing import Any
 
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import health, journal, lock
-from support import loaded
+from support import loaded, pace
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -109,7 +109,7 @@ class Daemon:
     def wait(self) -> int:
         """Wait for its end, and return its exit code."""
         assert self.process is not None
-        return self.process.wait(LONG)
+        return self.process.wait(pace.seconds(LONG))
 
     def send(self, number: int) -> None:
         """Send it a signal."""

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
-from support import schemas
+from support import pace, schemas
 from support.loopback import SignalServer
 from support.machine import BIN, Machine
 
@@ -70,7 +70,7 @@ class Alone(Driver):
             input=json.dumps(deployment),
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=pace.seconds(seconds),
             check=False,
             cwd=self.folder,
             env={

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from support import loaded
+from support import loaded, pace
 from support.machine import BIN, Done, Machine
 from support.stage import may_mount, mounted
 
@@ -49,15 +49,15 @@ class Governed:
 
     def run(self, program: str, *arguments: str, **environment: str) -> Done:
         """Run a command to its end."""
-        command = [*self.before, str(BIN / program), *arguments]
+        command, seconds = [*self.before, str(BIN / program), *arguments], pace.seconds(60)
         variables = {**self.machine.environment, **environment}
         folder = self.machine.folder
-        if self.machine.may_begin_loaded(program, arguments, variables):
-            code, out, err = loaded.run(program, arguments, variables, folder, 60, mounts=self._mounts())
+        if self.machine.may_begin_loaded(program, variables):
+            code, out, err = loaded.run(program, arguments, variables, folder, seconds, mounts=self._mounts())
             self.machine.said.append((f"what {program} printed", f"{out}{err}"))
             return Done(code, out, err)
         done = subprocess.run(
-            command, env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=60
+            command, env=variables, cwd=folder, capture_output=True, text=True, check=False, timeout=seconds
         )
         self.machine.said.append((f"what {program} printed", f"{done.stdout}{done.stderr}"))
         return Done(done.returncode, done.stdout, done.stderr)

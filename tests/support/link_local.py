@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.tools import need
 
 ADDRESS, INTERFACE = "fe80::a9fe:a9fe", "meta0"
@@ -56,7 +57,7 @@ class Network:
 
     def stop(self) -> str:
         """End the server, and the namespace with it; return what it complained about."""
-        return self._process.communicate("", timeout=30)[1]
+        return self._process.communicate("", timeout=pace.seconds(30))[1]
 
     def run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a command in the namespace to its end."""

@@ -134,9 +134,11 @@ def _content(file: BinaryIO) -> str:
 
 @functools.cache
 def _loaded() -> LoadedProcess:
-    from support.loaded_process import LoadedProcess  # noqa: PLC0415  # the started process has no package of tests
+    from support import leftovers  # noqa: PLC0415  # the started process has no package of tests
+    from support.loaded_process import LoadedProcess  # noqa: PLC0415  # as before
 
-    return LoadedProcess(__file__, {"PATH": os.environ["PATH"], **STARTED})
+    folder = {name: os.environ[name] for name in (leftovers.VARIABLE,) if name in os.environ}
+    return LoadedProcess(__file__, {"PATH": os.environ["PATH"], **folder, **STARTED})
 
 
 # In the process that has loaded them.

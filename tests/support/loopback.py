@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support import schemas
+from support import pace, schemas
 from support.http import Answer, Request, Stub
 
 __all__ = ["Answer", "Signal", "SignalServer", "wait_until"]
@@ -106,7 +106,7 @@ class SignalServer:
     def settle(self) -> None:
         """Wait until all has been heard that was sent by those who are gone."""
         if self._server is not None:
-            with socket.create_connection(("127.0.0.1", self._port), timeout=10) as last:
+            with socket.create_connection(("127.0.0.1", self._port), timeout=pace.seconds(10)) as last:
                 last.shutdown(socket.SHUT_WR)
                 last.recv(1)  # it comes after all that connected before it
         wait_until(lambda: not self.open)
@@ -146,7 +146,7 @@ class _Server(Stub):
 
 def wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
     """Wait until something is so; fail if it does not become so in time."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + pace.seconds(seconds)
     while not condition():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.01)

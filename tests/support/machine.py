@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shlex
@@ -22,7 +21,7 @@ from heat_config_agent.cli import status
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import HOOKS
-from support import loaded, planted
+from support import loaded, pace, planted
 
 BIN = Path(sys.executable).parent
 """Where the commands are installed: beside the interpreter that runs the tests."""
@@ -70,11 +69,6 @@ class Machine:
         self.environment.update({name: each for name, each in os.environ.items() if name.startswith("COVERAGE_")})
         self.begins_loaded = True
         """True if commands that run to their end may begin loaded, see `loaded`."""
-        self.forms: Path | None = None
-        """A folder with a file for each form of a command line that a new process has run.
-
-        Where there is one, each form is started so before it begins loaded, by one of the processes that run tests.
-        """
         self.said: list[tuple[str, str]] = []
         """The output of commands by kind; this and the following are for `planted`."""
         self.logs: list[Path] = []
@@ -107,8 +101,8 @@ class Machine:
         self, program: str, arguments: Sequence[str], environment: Mapping[str, str], seconds: float = 60
     ) -> Done:
         """Run one of the commands to its end, as a process that begins loaded where that makes no difference."""
-        variables = {**self.environment, **environment}
-        if not self.may_begin_loaded(program, arguments, variables):
+        variables, seconds = {**self.environment, **environment}, pace.seconds(seconds)
+        if not self.may_begin_loaded(program, variables):
             process = self.start(program, *arguments, stdin=None, **environment)
             out, err = process.communicate(timeout=seconds)
             return Done(process.returncode, out, err)
@@ -116,18 +110,9 @@ class Machine:
         self.said.append((f"what {shlex.join([program, *arguments])} printed", f"{out}{err}"))
         return Done(code, out, err)
 
-    def may_begin_loaded(self, program: str, arguments: Iterable[str], variables: Mapping[str, str]) -> bool:
-        """Return whether a command may begin loaded; the first command of a form that needs a new process may not."""
-        if program not in loaded.PROGRAMS or not loaded.may_be(variables) or not self.begins_loaded:
-            return False
-        if self.forms is None:
-            return True
-        form = [program, *sorted({each for each in arguments if each.startswith("-") or each.isalpha()})]
-        try:
-            (self.forms / hashlib.sha256(json.dumps(form).encode()).hexdigest()).touch(exist_ok=False)
-        except FileExistsError:
-            return True
-        return False
+    def may_begin_loaded(self, program: str, variables: Mapping[str, str]) -> bool:
+        """Return whether a command may begin loaded."""
+        return self.begins_loaded and program in loaded.PROGRAMS and loaded.may_be(variables)
 
     def start(
         self, program: str, *arguments: str, stdin: int | None = None, **environment: str

@@ -27,7 +27,7 @@ import psutil
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state import journal
 from heat_config_hooks import processes
-from support import kill_points, loaded
+from support import kill_points, loaded, pace
 from support.loopback import Signal, SignalServer
 from support.machine import BIN, Machine, deployment
 from support.walks import below
@@ -291,7 +291,7 @@ class World:
 
     def wait_for(self, condition: Callable[[], bool], seconds: float = 20.0) -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while not condition():
             assert time.monotonic() < deadline, f"it did not happen in time; {self._story()}"
             time.sleep(0.01)

@@ -21,6 +21,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from support import pace
+
 LONG = 600.0
 """Seconds after which even the slowest of these servers gives up."""
 
@@ -90,7 +92,7 @@ class Exchange:
 
     def hold(self, seconds: float = LONG) -> None:
         """Do nothing, until the other side hangs up or the fault is over."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         self.client.settimeout(0.05)
         while not self._proxy.is_over(self) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError, ssl.SSLWantReadError):

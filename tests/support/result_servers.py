@@ -14,7 +14,7 @@ from typing import Any
 
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state import journal
-from support import cloud, proxy
+from support import cloud, pace, proxy
 from support.daemon import LONG, Daemon, ran
 from support.hasty import HASTY, peak
 from support.loopback import Signal, SignalServer
@@ -174,7 +174,7 @@ class Servers:
 
     def wait(self, condition: Callable[[], bool], seconds: float = 4 * LONG) -> None:
         """Wait until something is so."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while not condition():
             assert not self.daemon.ended, self.daemon.log
             assert time.monotonic() < deadline, self.story()

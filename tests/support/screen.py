@@ -12,6 +12,8 @@ import termios
 from collections.abc import Sequence
 from pathlib import Path
 
+from support import pace
+
 COLUMNS, LINES = 80, 24
 
 _CODE = re.compile(r"\x1b\[(\d*)([A-Za-z])")
@@ -52,7 +54,7 @@ class Terminal:
         except OSError:  # the command has closed the terminal
             pass
         os.close(self._ours)
-        self.process.wait(60)
+        self.process.wait(pace.seconds(60))
         return self._printed.decode()
 
 

@@ -13,6 +13,7 @@ import psutil
 
 from heat_config_stack.records import listing
 from heat_config_stack.records.store import Store
+from support import pace
 from support.loopback import wait_until
 from support.machine import Done, Machine
 
@@ -121,7 +122,7 @@ class Stacks:
 
 def ends(process: subprocess.Popen[str]) -> Done:
     """Return how a command ended, once it has."""
-    out, err = process.communicate(timeout=LONG)
+    out, err = process.communicate(timeout=pace.seconds(LONG))
     return Done(process.returncode, out, err)
 
 

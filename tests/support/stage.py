@@ -19,7 +19,7 @@ import psutil
 from heat_config_agent.model.entry import State
 from heat_config_agent.state import lock
 from heat_config_hooks import processes
-from support import kill_points, promises
+from support import kill_points, pace, promises
 from support.daemon import Daemon
 from support.loopback import SignalServer
 from support.machine import Machine
@@ -156,7 +156,7 @@ class Stage:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so, and start the daemon again when it was killed."""
-        deadline = time.monotonic() + LONG
+        deadline = time.monotonic() + pace.seconds(LONG)
         while not condition():
             if self.daemon.ended:
                 assert self.daemon.process is not None

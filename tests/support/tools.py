@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,14 +25,16 @@ def need(name: str, package: str) -> str:
     """Return the path of a program, or skip the test, saying how to get it."""
     path = shutil.which(name)
     if path is None:
-        pytest.skip(f"{name} is not installed: «apt install {package}» (make test does it, as root on Debian)")
+        pytest.skip(f"{name} is not installed: «apt install {package}» (make test-all does it, as root on Debian)")
     return path
 
 
 def need_salt() -> Path:
     """Return the folder with salt's programs, or skip the test, saying how to get it."""
     if not (SALT / "salt-call").exists():
-        pytest.skip(f"salt is not installed: «pip install salt» in an environment {SALT.parent} (make test does it)")
+        pytest.skip(
+            f"salt is not installed: «pip install salt» in an environment {SALT.parent} (make test-all does it)"
+        )
     return SALT
 
 
@@ -43,10 +46,10 @@ def need_openstack(name: str, package: str, folder: Path) -> Path:
     need_root()
     path = OPENSTACK / name
     if not _starts(path):
-        pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test does it)")
+        pytest.skip(f"{name} is not installed: «pip install {package}» in {OPENSTACK.parent} (make test-all does it)")
     unshare, wrapper = need("unshare", "util-linux"), folder.parent / name
     if subprocess.run([unshare, "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
+        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
     folder.mkdir()
     (folder / "log").mkdir()
     inside = """sh -c 'mount --bind "$0" /var && exec "$@"'"""
@@ -66,11 +69,18 @@ def need_builder() -> None:
     if not (BUILDER / "disk-image-create").exists():
         pytest.skip(
             f"diskimage-builder is not installed: «pip install diskimage-builder» in an environment {BUILDER.parent} "
-            "(make test does it)"
+            "(make test-all does it)"
         )
 
 
 def need_root() -> None:
     """Skip the test where we are not root."""
     if os.geteuid() != 0:
-        pytest.skip("only root can do this: run make test as root")
+        pytest.skip("only root can do this: run the tests as root")
+
+
+def need_outside_tmp() -> None:
+    """Skip the test where isolated runs cannot see the commands of this checkout."""
+    for path in (Path(sys.prefix), Path(sys.base_prefix).resolve(), Path(__file__).resolve()):
+        if path.is_relative_to("/tmp") or path.is_relative_to("/var/tmp"):
+            pytest.skip(f"an isolated run does not see {path}: put the checkout outside of /tmp and /var/tmp")

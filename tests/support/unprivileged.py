@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.machine import BIN, Machine
 
 NOBODY = 54321 + os.getpid() % 10_000
@@ -62,7 +63,7 @@ class Unprivileged(Machine):
             text=True,
             env=self.environment,
             cwd=self.folder,
-            timeout=seconds,
+            timeout=pace.seconds(seconds),
             check=False,
         )
 

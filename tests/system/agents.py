@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from support import planted
+from support import pace, planted
 from support.machine import BIN, Machine
 
 SOURCES = "heat_local, heat, cfn, request, zaqar"
@@ -80,7 +80,7 @@ class Agent:
         assert self._process is not None
         assert self._process.poll() is None, f"{self.folder.name} has ended by itself:\n{self.log}"
         self._process.terminate()
-        assert self._process.wait(20) == 0, self.log
+        assert self._process.wait(pace.seconds(20)) == 0, self.log
 
     @property
     def log(self) -> str:
@@ -161,7 +161,7 @@ class Agents:
 
 def eventually(true: Callable[[], object], what: Callable[[], str] | str = "", seconds: float = 60) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + pace.seconds(seconds)
     while not true():
         assert time.monotonic() < deadline, what() if callable(what) else what
         time.sleep(0.05)

@@ -26,6 +26,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support import pace
 from support.machine import Done
 from support.tools import need, need_root
 
@@ -91,14 +92,14 @@ class Booted:
     def await_reboot(self, seconds: float = 60) -> None:
         """Wait until it has booted once more, as something in it has asked for."""
         before = self._init
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while before is not None and before.is_running():
             assert time.monotonic() < deadline, f"it did not go down: {self.console()}"
             time.sleep(0.02)
         self._await_boot(seconds)
 
     def _await_boot(self, seconds: float) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         state = ""
         while state not in ("running", "degraded"):
             assert time.monotonic() < deadline, f"it did not boot ({state}): {self.console()}"
@@ -160,7 +161,7 @@ class Booted:
 
     def end(self) -> None:
         """Have it gone."""
-        self._holder.communicate(timeout=30)
+        self._holder.communicate(timeout=pace.seconds(30))
 
     def _say(self, what: str) -> None:
         assert self._holder.stdin is not None
@@ -197,7 +198,7 @@ def booted(
         need("ip", "iproute2")
     need("systemd-nspawn", "systemd-container")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine gives no mount namespaces: run make test where «unshare --mount true» works")
+        pytest.skip("this machine gives no mount namespaces: run the tests where «unshare --mount true» works")
     machine = Booted(root or small_debian(), commands=commands, network=network)
     try:
         if boot:

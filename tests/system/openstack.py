@@ -31,6 +31,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.tools import need
 from system import openstack_releases as releases
 from system.openstack_place import free_ports
@@ -263,9 +264,16 @@ class Lab:
         """Signal a resource."""
         self._heat("resources.signal", stack_id=name, resource_name=resource, data=dict(details))
 
+    def complete_deployment(self, config: str) -> None:
+        """Set the status of a software deployment by Heat's API; `config` is the id of its config."""
+        found = self._heat("software_deployments.list")
+        [deployment] = [each["id"] for each in found if each["config_id"] == config]
+        words = {"status": "COMPLETE", "status_reason": "by hand"}
+        self._heat("software_deployments.update", deployment_id=deployment, **words)
+
     def wait(self, name: str, status: str, seconds: float = 120) -> Stack:
         """Wait until a stack has a status; fail as soon as the action has ended otherwise."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while (recorded := self._recorded(name)) != [status]:
             [current] = recorded or [""]
             is_over = current.startswith(status.partition("_")[0]) and not current.endswith("_IN_PROGRESS")
@@ -278,7 +286,7 @@ class Lab:
 
     def settings(self, name: str, server: str = "server", seconds: float = 60) -> dict[str, Any]:
         """Wait until a stack's server is there, and return its metadata: what an agent on it begins with."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while "CREATE_COMPLETE" not in self._recorded(name, server):
             assert time.monotonic() < deadline, f"{server} of {name} is not there: {self.stack_get(name).reason}"
             time.sleep(0.05)
@@ -289,7 +297,7 @@ class Lab:
     ) -> list[dict[str, Any]]:
         """Wait until a server's metadata has that many deployments, and return them."""
         self.settings(name, server, seconds)
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while len(found := self.metadata(name, server).get("deployments", [])) < number:
             assert time.monotonic() < deadline, f"{server} of {name} has only {len(found)} deployments"
             time.sleep(0.05)
@@ -356,7 +364,7 @@ class Lab:
 
     def end(self) -> None:
         """Have it gone."""
-        self._client.communicate(timeout=10)
+        self._client.communicate(timeout=pace.seconds(10))
         self._holder.end()
 
     def _heat(self, method: str, **arguments: Any) -> Any:
@@ -394,7 +402,7 @@ class Lab:
         self._pids[name] = self._holder.start(name, *argv)
 
     def _wait_for_port(self, name: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + pace.seconds(seconds)
         while not _answers(self._ports[name]):
             log = self.folder / "log" / f"{name}.log"
             assert self._holder.ended(name) is None, f"{name} has ended: {log.read_text()[-2000:]}"
@@ -448,7 +456,7 @@ class _Holder:
         return code
 
     def end(self) -> None:
-        self._process.communicate(timeout=60)
+        self._process.communicate(timeout=pace.seconds(60))
 
     def _say(self, **what: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -500,7 +508,7 @@ def _postgres_command(folder: Path) -> list[str]:
 
 
 def _wait_for_postgres(folder: Path) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + pace.seconds(30)
     while subprocess.run(
         _postgres("pg_isready", "-q", "-h", folder / "postgres"), check=False, stderr=subprocess.DEVNULL
     ).returncode:

@@ -28,7 +28,7 @@ sys.stdout.write(made)
 def user_data(metadata: Mapping[str, object], own: str = "") -> str:
     """Return the user data that Heat makes for a server with this metadata and this user data of its own."""
     if not _PYTHON.exists():
-        pytest.skip(f"Heat is not installed in {_PYTHON.parents[1]}: tests/install-tools does it (make test)")
+        pytest.skip(f"Heat is not installed in {_PYTHON.parents[1]}: tests/install-tools does it (make test-all)")
     given = json.dumps({"metadata": metadata, "own": own})
     done = subprocess.run([_PYTHON, "-c", _BUILD], input=given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -6,9 +6,14 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from support import pace
 from support.machine import Done
 from support.walks import below
 from system.booted import booted
+
+pytestmark = pytest.mark.takes(100)
 
 TESTS = Path(__file__).parents[1]
 
@@ -53,7 +58,7 @@ def test_nothing_is_left() -> None:
         assert owner.stdout.readline() == "up\n"
         assert left(owner.pid, mark)
         owner.kill()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while remains := left(owner.pid, mark):
         assert time.monotonic() < deadline, remains
         time.sleep(0.05)

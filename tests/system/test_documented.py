@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from docs.console import File, sections
 from system.agents import Agents
 from system.openstack import Lab
+
+pytestmark = pytest.mark.takes(100)
 
 
 def test_the_template_of_the_page(cloud: Lab, agents: Agents) -> None:

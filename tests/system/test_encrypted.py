@@ -13,6 +13,8 @@ from support.tools import need
 from system.booted import Booted, booted
 from system.test_scopes import apply, shows
 
+pytestmark = pytest.mark.takes(100)
+
 SECRET = f"{planted.WORD}-of-this-machine"
 FOLDER = "/etc/heat-config-agent/secrets"
 

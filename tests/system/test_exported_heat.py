@@ -8,6 +8,8 @@ from support.machine import Machine
 from system.agents import Agents
 from system.openstack import Lab
 
+pytestmark = pytest.mark.takes(100)
+
 SERVICE = """\
 tosca_definitions_version: tosca_simple_yaml_1_3
 metadata: { template_name: shop, template_version: 1.0.0 }

@@ -23,7 +23,7 @@ from system.openstack import Lab
 from system.seeds import Handed
 from system.test_service import NAME, QUICK, eventually, process, shown, state_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 
 PARTS = ROOT / "packaging/cloud-init"
 

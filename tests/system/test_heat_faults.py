@@ -11,7 +11,7 @@ from system.agents import Agents
 from system.openstack import TRANSPORTS, Lab
 from system.sites import LATER, Site
 
-pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # on a machine with much else to do
 
 FAILURES = {
     "POLL_SERVER_HEAT": ({"script": "echo so far; echo no more >&2; exit 3"}, "non-zero status code: 3"),

@@ -13,6 +13,8 @@ from system.booted import Booted, booted
 from system.test_scopes import apply, running, shows
 from system.test_service import deploy, eventually, process, service, shown, start, state_of
 
+pytestmark = pytest.mark.takes(100)
+
 __all__ = ["service"]
 
 ALL = {"network": True, "home": True, "tmp": True, "system": "strict"}

@@ -10,6 +10,8 @@ from system.agents import Agents, eventually
 from system.openstack import TRANSPORTS, Lab, Stack
 from system.openstack_releases import VERSION
 
+pytestmark = pytest.mark.takes(100)
+
 TEMPLATE = Path(__file__).with_name("lifecycle.yaml").read_text()
 
 WAYS = {

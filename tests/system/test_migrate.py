@@ -19,6 +19,8 @@ from support.loopback import SignalServer, wait_until
 from support.machine import Done, deployment
 from system.booted import Booted, booted
 
+pytestmark = pytest.mark.takes(100)
+
 UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
 OURS, THEIRS = "heat-config-agent", "os-collect-config"
 HOME = "/opt/stack/venvs/os-collect-config"

@@ -20,7 +20,7 @@ import requests
 from support.loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
-pytestmark = pytest.mark.timeout(600)  # on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # on a machine with much else to do
 
 TESTS = Path(__file__).parents[1]
 

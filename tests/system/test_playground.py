@@ -13,8 +13,11 @@ import psutil
 import pytest
 
 from docs.console import ROOT, Command, File, sections
+from support import pace
 from support.machine import BIN
 from system.openstack import need_cloud
+
+pytestmark = pytest.mark.takes(300)
 
 PAGE = "docs/playground.md"
 SECONDS = 30.0
@@ -53,7 +56,7 @@ def playground(checkout: Path) -> Iterator[subprocess.Popen[str]]:
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)
-                process.wait(60)
+                process.wait(pace.seconds(60))
 
 
 @pytest.mark.timeout(300)
@@ -69,7 +72,7 @@ def test_the_page_is_true(playground: subprocess.Popen[str], checkout: Path) -> 
     os.killpg(playground.pid, signal.SIGINT)  # as a terminal does
     assert playground.stdout is not None
     assert "have ended" in playground.stdout.read()
-    playground.wait(30)
+    playground.wait(pace.seconds(30))
     assert not (checkout / ".heat").exists()
     assert started
     assert [process for process in started if process.is_running()] == []
@@ -77,7 +80,7 @@ def test_the_page_is_true(playground: subprocess.Popen[str], checkout: Path) -> 
 
 def run(command: Command, folder: Path) -> None:
     """Run a command; fail unless it ends well and prints what the page shows."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + pace.seconds(SECONDS)
     while True:
         done = subprocess.run(
             ["sh", "-c", f"exec 2>&1; {command.line}"],

@@ -14,10 +14,12 @@ import pytest
 from keystoneauth1 import session
 from keystoneauth1.identity import v3
 
-from support import planted
+from support import pace, planted
 from support.machine import Machine, deployment
 from system.openstack import Lab
 from system.openstack_place import PASSWORD, REGION
+
+pytestmark = pytest.mark.takes(100)
 
 _SERVICE = Path(__file__).with_name("barbican_service.py")
 _ENVIRONMENT = Path(__file__).parents[2] / ".venv/barbican"
@@ -68,7 +70,7 @@ class Barbican:
         self._service = service["service"]["id"]
 
     def _wait(self, port: int) -> None:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + pace.seconds(60)
         with socket.socket() as probe:
             while probe.connect_ex(("127.0.0.1", port)):
                 assert self._process.poll() is None, self._log.read_text()[-3000:]
@@ -102,7 +104,7 @@ class Barbican:
 def barbican(cloud: Lab, tmp_path: Path) -> Iterator[Barbican]:
     """A real Barbican; the test is skipped where it is not installed."""
     if not (_ENVIRONMENT / "bin/barbican-manage").exists():
-        pytest.skip(f"Barbican is not installed in {_ENVIRONMENT}: tests/install-tools does it (make test)")
+        pytest.skip(f"Barbican is not installed in {_ENVIRONMENT}: tests/install-tools does it (make test-all)")
     folder = tmp_path / "barbican"
     folder.mkdir()
     made = Barbican(cloud, folder)

@@ -26,7 +26,7 @@ from system.openstack_place import PASSWORD
 from system.test_first_boot import image
 from system.test_service import eventually, state_of
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]
 
 
 def shown(path: str) -> str:

@@ -16,6 +16,8 @@ from support.machine import Done, deployment
 from system.booted import Booted, booted
 from system.test_service import deploy, eventually, process, service, shown, start, state_of, status
 
+pytestmark = pytest.mark.takes(100)
+
 __all__ = ["service"]
 
 DAEMON = "#!/bin/sh\nenv -i setsid sleep {0} </dev/null >/dev/null 2>&1 &\n"

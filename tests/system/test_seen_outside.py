@@ -11,6 +11,8 @@ from support.machine import deployment
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, UNIT, deploy, eventually, shown, state_of
 
+pytestmark = pytest.mark.takes(100)
+
 SETTLED = "heat-config-settled.target"
 
 AFTER = f"[Unit]\nWants={SETTLED}\nAfter={SETTLED}\n[Service]\nType=oneshot\nExecStart=touch /root/after\n"

@@ -13,6 +13,8 @@ from support.loopback import wait_until
 from support.machine import deployment
 from system.booted import Booted, booted
 
+pytestmark = pytest.mark.takes(100)
+
 UNIT = Path(__file__).parents[2] / "systemd/heat-config-agent.service"
 ONCE = UNIT.with_name("heat-config-apply.service")
 NAME = "heat-config-agent"

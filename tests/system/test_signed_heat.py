@@ -18,7 +18,10 @@ from heat_config_stack.cli import signed_lists
 from support.signers import Signer
 from system.openstack import Lab
 
-pytestmark = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
+pytestmark = [
+    pytest.mark.takes(100),
+    pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client"),
+]
 
 TEMPLATE = """\
 heat_template_version: 2018-08-31

@@ -20,6 +20,8 @@ from heat_config_stack.resource_types import known_types
 from system.agents import Agents
 from system.openstack import Lab
 
+pytestmark = pytest.mark.takes(100)
+
 FOLDER = Path(__file__).with_name("templates")
 FILES = {"member.yaml": (FOLDER / "member.yaml").read_text()}
 SERVERS = {"pipeline": ("server",), "servers": ("one", "two"), "group": ("server",)}

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import pytest
 
+from support import pace
 from system.agents import Agents
 from system.openstack import TRANSPORTS, Arrived, Lab
 from system.sites import LATER, Site
@@ -41,7 +42,7 @@ INTERVAL = 1.0
 
 Sites = dict[str, Site]
 
-pytestmark = pytest.mark.timeout(600)  # four stacks, on a machine with much else to do
+pytestmark = [pytest.mark.takes(100), pytest.mark.timeout(600)]  # four stacks, on a machine with much else to do
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +61,7 @@ def sites(one_cloud: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
     """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
     time.sleep(5 * INTERVAL)  # the last result has been sent, what that has changed been read, and nothing more came
-    since, deadline = cloud.now(), time.monotonic() + 60
+    since, deadline = cloud.now(), time.monotonic() + pace.seconds(60)
     found: dict[str, list[Arrived]] = {}
     while min(map(len, found.values()), default=0) < 3 and time.monotonic() < deadline:
         time.sleep(3 * INTERVAL)

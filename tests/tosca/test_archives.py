@@ -106,6 +106,12 @@ def test_a_member_that_is_no_file_is_refused(mode: int, tmp_path: Path) -> None:
     assert codes(check(with_mode(tmp_path / "a.csar", "x", mode))) == ["archive-member"]
 
 
+def test_member_with_the_separator_of_windows_is_read(tmp_path: Path) -> None:
+    """Some programs write backslashes between folders; in an archive of a service it can mean nothing else."""
+    members = {name.replace("/", "\\"): content for name, content in GOOD.items()}
+    assert codes(check(packed(tmp_path / "a.csar", members))) == []
+
+
 def test_a_member_twice_is_refused(tmp_path: Path) -> None:
     """It would depend on the reader which of them counts."""
     path = packed(tmp_path / "a.csar", GOOD)

@@ -82,11 +82,25 @@ def test_two_types_of_one_name_are_a_mistake(write: Callable[..., Checked]) -> N
     assert codes(write(a=a + template("App"), b=app("a"), c=app("a"))) == []
 
 
-def test_a_circle_of_imports_is_a_mistake(write: Callable[..., Checked]) -> None:
-    """Over whatever way."""
-    found = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=f"{HEAD}imports: [ a.yaml ]\n")
-    assert codes(found) == [("import-circle", "b")]
-    assert codes(write(a=f"{HEAD}imports: [ a.yaml ]\n")) == [("import-circle", "a")]
+def test_files_that_import_one_another_share_their_types(write: Callable[..., Checked]) -> None:
+    """Each file of a circle is read once, and knows the types of all others without a warning."""
+    a = f"{HEAD}imports: [ b.yaml ]\n{template('Sub', 'b')}"
+    b = f"{HEAD}imports: [ c.yaml ]\nnode_types: {{ Sub: {{ derived_from: App }} }}\n"
+    own = "App: { derived_from: Root, properties: { b: { type: string } } }"
+    c = f"{HEAD}imports: [ b.yaml ]\nnode_types: {{ {own}, Other: {{ derived_from: Sub }} }}\n"
+    found = write(a=a, b=b, c=c)
+    assert (codes(found), found.warnings) == ([], [])
+    assert codes(write(a=f"{HEAD}imports: [ a.yaml ]\n")) == []
+
+
+def test_circle_of_imports_keeps_the_prefixes_of_names(write: Callable[..., Checked]) -> None:
+    """A name has the prefix of the import that leads back."""
+    b = f"{HEAD}imports: [ c.yaml ]\nnode_types: {{ Sub: {{ derived_from: App }} }}\n"
+    types = "node_types: { App: {}, Other: { derived_from: 'p:Sub' } }\n"
+    c = f"imports: [ {{ file: b.yaml, namespace_prefix: p }} ]\n{types}"
+    assert codes(write(a=f"{HEAD}imports: [ b.yaml ]\n", b=b, c=HEAD + c)) == []
+    wrong = write(a=f"{HEAD}imports: [ b.yaml ]\n", b=b, c=HEAD + c.replace("p:Sub", "q:Sub"))
+    assert codes(wrong) == [("parent-unknown", "c")]
 
 
 def test_a_repository_on_disk_is_read(write: Callable[..., Checked], tmp_path: Path) -> None:

@@ -399,7 +399,8 @@ def _named(
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
-    present = {name for deployment in metadata.parse_all(documents)[0] for name in (deployment.name, deployment.id)}
+    deployments = metadata.parse_all(documents)[0]
+    present = {name for each in deployments for name in (each.name, each.given_name, each.id, each.title)}
     missing = [each for each in only if each not in present]
     if missing:
         raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint="`--plan` shows all of them")
@@ -427,7 +428,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
         rows = [
             (
                 step.verb.value,
-                step.deployment.name,
+                step.deployment.title,
                 step.deployment.action or "-",
                 progress.tool(step),
                 step.reason.replace("\n", "; ") + progress.surroundings(step),
@@ -438,7 +439,7 @@ def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str
             terminal.say(line)
         for entry in gone:
             terminal.say(
-                f"the result of {terminal.line(entry.name)} would not be sent: its deployment has been replaced"
+                f"the result of {terminal.line(entry.title)} would not be sent: its deployment has been replaced"
             )
         terminal.say(f"{terminal.count(len(steps), 'deployment')}; nothing was run")
     return ExitCode.FAILED if mistakes else ExitCode.OK

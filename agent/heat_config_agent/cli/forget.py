@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(
-            f"{entry.name} is running, and cannot be forgotten",
+            f"{entry.title} is running, and cannot be forgotten",
             hint=f"`{settings.command('log', '-f', entry.id)}` follows it; forget it when it has ended",
         )
     return requests.wish(settings, entry, Wish.FORGET)

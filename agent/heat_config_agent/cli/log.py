@@ -40,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
     settings, entry = state_options.newest(options)
     folder = settings.state / "runs" / entry.key
     if not folder.is_dir():
-        raise AgentError(f"there is no output of {entry.name}: {_why_none(entry)}")
+        raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}")
     if options.follow:
         entry = _on_record(settings.state, entry, folder)
     deployment = state_options.deployment(settings, entry)
     if deployment is None:
         raise AgentError(
-            f"cannot mask the secrets in the output of {entry.name}: they are no longer known",
+            f"cannot mask the secrets in the output of {entry.title}: they are no longer known",
             hint=f"the output is in {folder}",
         )
     deployment = revealed(deployment, folder, entry, follow=options.follow)

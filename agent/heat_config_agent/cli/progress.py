@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.deployments.redaction import beginning, concealer, redactor
+from heat_config_agent.deployments.redaction import beginning, concealer, name_of, redactor
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
 from heat_config_agent.model.entry import Entry, Run, State
@@ -90,11 +90,11 @@ class Lines(Report):
         if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
             self._line("sent", "good", self._resent[entry.key], "", "the result is delivered")
         if outcome is None:
-            self.warn(f"the result of {entry.name} is not sent: its deployment has been replaced")
+            self.warn(f"the result of {entry.title} is not sent: its deployment has been replaced")
         elif outcome.fate is Fate.REFUSED:
-            self.warn(f"the result of {entry.name} was refused for good, and is not sent again: {outcome.trouble}")
+            self.warn(f"the result of {entry.title} was refused for good, and is not sent again: {outcome.trouble}")
         elif outcome.fate is Fate.RETRY and entry.tries == 1:
-            self.warn(f"the result of {entry.name} could not be delivered yet: {outcome.trouble}")
+            self.warn(f"the result of {entry.title} could not be delivered yet: {outcome.trouble}")
 
     def warn(self, text: str) -> None:
         self.clear()
@@ -111,7 +111,7 @@ class Lines(Report):
         if not self._live or not self._running:
             return
         step, since = next(iter(self._running.values()))
-        name = terminal.shortened(terminal.line(step.deployment.name), terminal.width() // 2)
+        name = terminal.shortened(terminal.line(step.deployment.title), terminal.width() // 2)
         took = terminal.duration(processes.since_boot() - since)
         text = f"running   {name}  {took}  {terminal.line(self._last_line(step))}"
         text = terminal.shortened(text, terminal.width() - 1)
@@ -150,7 +150,7 @@ class Lines(Report):
 
     def _about(self, word: str, style: str, step: Step, took: str, why: str) -> str:
         why = concealer(step.deployment).text(why)
-        name = terminal.line(step.deployment.name)
+        name = terminal.line(step.deployment.title)
         name = terminal.padded(terminal.squeezed(name, _NAME) if self._live else name, _NAME)
         about = terminal.line(f"{step.deployment.action or '-':<8} {tool(step):<10} {took:>10}")
         text, why = f"{word:<8}  {name} {about}", terminal.line(why)
@@ -305,6 +305,7 @@ def step_values(step: Step) -> dict[str, object]:
     return {
         "id": deployment.id,
         "name": deployment.name,
+        "title": deployment.title,
         "action": deployment.action,
         "tool": tool(step),
         "options": conceal(dict(step.job.config.options if step.job else deployment.options)),
@@ -357,8 +358,8 @@ def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
 def tool(step: Step) -> str:
     """Return the tool of a step, or else its group."""
     if step.job is not None:
-        return step.job.config.tool
-    return step.tool or step.deployment.group or "-"
+        return name_of(step.deployment, step.job.config.tool)
+    return name_of(step.deployment, step.tool or step.deployment.group or "-")
 
 
 def _short(text: str) -> str:

@@ -86,6 +86,7 @@ def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 
             {
                 "id": removal.entry.id,
                 "name": removal.entry.name,
+                "title": removal.entry.title,
                 "removes": removal.part.value,
                 "reason": removal.reason,
             }
@@ -96,7 +97,7 @@ def _show(removals: list[Removal], *, as_json: bool, planned: bool, size: int = 
         return
     rows = [
         (
-            terminal.plain(removal.entry.name),
+            terminal.plain(removal.entry.title),
             terminal.plain(removal.entry.id or removal.entry.key)[:36],
             _SAYS[removal.part],
             removal.reason,

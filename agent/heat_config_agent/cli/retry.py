@@ -29,12 +29,12 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
-        raise AgentError(f"{entry.name} is running", hint=f"`{settings.command('log', '-f', entry.id)}` follows it")
+        raise AgentError(f"{entry.title} is running", hint=f"`{settings.command('log', '-f', entry.id)}` follows it")
     if entry.left_at is not None and not options.signal and entry.action != cleanup.ACTION:
         raise AgentError(
-            f"cannot retry {entry.name}: the deployment is no longer in the metadata",
+            f"cannot retry {entry.title}: the deployment is no longer in the metadata",
             hint="let the stack update it, or apply a document that has it",
         )
     if options.signal and entry.state not in UNDELIVERED:
-        raise AgentError(f"cannot send the result of {entry.name} again: {_WHY.get(entry.state, 'there is none yet')}")
+        raise AgentError(f"cannot send the result of {entry.title} again: {_WHY.get(entry.state, 'there is none yet')}")
     return requests.wish(settings, entry, Wish.SEND if options.signal else Wish.AGAIN)

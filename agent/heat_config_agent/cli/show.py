@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from heat_config_agent.cli import state_options, status, terminal
-from heat_config_agent.deployments import plan
+from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.deployments.redaction import concealer, is_secret
 from heat_config_agent.masking import MASK
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import scopes
-from heat_config_agent.state import deployed
+from heat_config_agent.state import deployed, journal
 
 _LINES = 20
 """Number of lines that are shown of standard output, and of standard error."""
@@ -39,14 +39,15 @@ def run(options: argparse.Namespace) -> int:
         result = {}  # which values are secret is no longer known
     else:
         conceal = concealer(deployment)
-        result = {name: conceal(value) for name, value in result.items()}
+        result = {conceal.text(name): conceal(value) for name, value in result.items()}
     if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
         result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
     if options.json:
         terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
-    for line in terminal.table(_facts(entry, deployment, settings.state)):
+    facts = [*_facts(entry, deployment, settings.state), *_replaced(entry, settings.state)]
+    for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)
     _section("result", result)
@@ -55,7 +56,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tuple[str, str]]:
     facts = [
-        ("name", entry.name),
+        ("name", entry.title),
+        ("config", entry.name if entry.title != entry.name else ""),
         ("id", entry.id or "(none)"),
         ("action", entry.action or "-"),
         ("tool", entry.tool or "-"),
@@ -85,9 +87,16 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
     return [fact for fact in facts if fact[1]]
 
 
+def _replaced(entry: Entry, state: Path) -> list[tuple[str, str]]:
+    """Return the facts about the replacement of a deployment by Heat; none if there is none."""
+    same = [each for each in journal.read(state).values() if each.owner == entry.owner]
+    found = [each for each in replacement.replacements(same) if entry.key in (each.old.key, each.new.key)]
+    return [("replaced", f"{each.sentence} → {each.todo}") for each in found]
+
+
 def _inputs(deployment: Deployment) -> dict[str, object]:
     conceal = concealer(deployment)
-    return {each.name: MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
+    return {conceal.text(each.name): MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
 
 
 def _section(title: str, values: Mapping[str, object]) -> None:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
-from heat_config_agent.deployments import plan
+from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
-from heat_config_agent.state import asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
@@ -74,7 +75,11 @@ def run(options: argparse.Namespace) -> int:
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
+    elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
+    replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
+    if elsewhere_hint:
+        problems.insert(1, elsewhere_hint)
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
         value = {
@@ -84,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
             "problems": problems,
             "deployments": [values(entry, state) for entry in entries],
             "skipped": skipped,
+            "replaced": [replacement_values(each) for each in replaced],
             "followed": [followed.values(record) for record in records],
             "stacks": stacks,
         }
@@ -93,12 +99,15 @@ def run(options: argparse.Namespace) -> int:
         failed = sum(entry.failed and entry.ended is not None for entry in entries)
         well = f"the agent is well: {agent['doing']}"
         well += f"; {terminal.count(failed, 'deployment')} failed" if failed else ""
+        well += "".join(f"; {each.sentence}" for each in replaced)
         terminal.say(terminal.line("; ".join(problems) or well))
         return code
     if agent["process"] or asked.paused(state):
         _show(agent, problems)
     for line in [] if agent["running"] else [*refused, *elsewhere]:
         terminal.say(terminal.styled(terminal.line(line), "warn"))
+    for each in replaced:
+        terminal.say(terminal.styled(terminal.line(f"{each.sentence} → {each.todo}"), "warn"))
     for record in records:
         at = f"at revision {followed.short(record.revision)}" if record.revision else "no revision yet"
         terminal.say(terminal.line(f"stack {record.name}: {at} of {record.source or 'its source'}"))
@@ -108,6 +117,8 @@ def run(options: argparse.Namespace) -> int:
     if not entries and not known and not skipped:
         if not stacks:
             terminal.say(f"no deployments yet in {state}")
+            if elsewhere_hint:
+                terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
         return ExitCode.OK
     _show_deployments(entries, skipped, state)
     steady = Steady(state)
@@ -124,7 +135,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
     rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
-            entry.name,
+            entry.title,
             (entry.id or entry.key)[:36],
             entry.action or "-",
             entry.tool or "-",
@@ -135,7 +146,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
         for entry in entries
     ]
     rows += [
-        (str(each["name"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
+        (str(each["title"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
         for each in skipped
     ]
     if sum(2 + max(terminal.columns(row[column]) for row in rows) for column in range(6)) > terminal.room() > 0:
@@ -170,7 +181,7 @@ def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
 
 def _unfinished(entry: Entry) -> str:
     """Return what is left to do for a deployment that has begun; empty if nothing is."""
-    name = f"{entry.name} ({entry.action})" if entry.action else entry.name
+    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
     if entry.state is State.RUNNING:
         return f"{name} is running"
     if entry.state is State.REBOOT:
@@ -180,31 +191,44 @@ def _unfinished(entry: Entry) -> str:
     return f"{name} has run, and its result is not delivered" if entry.state is State.FINISHED else ""
 
 
-def _waits(state: Path) -> str:
+def _waits(entry: Entry, state: Path) -> str:
     """Return what an accepted deployment waits for."""
     if pause := asked.paused(state):
         return f"waits: the agent is paused ({pause[0]})"
-    return "waits for its turn" if _daemon(state) else "not started yet: the next run starts it"
+    process = _daemon(state)
+    if not process:
+        return "not started yet: the next run starts it"
+    for obstacle in _blocked(state, health.read(state, process)):
+        keys = obstacle["deployments"]
+        if why := keys.get(entry.key) if isinstance(keys, Mapping) else None:
+            return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
+        if obstacle["reason"]:
+            return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
+    return "waits for its turn"
 
 
-def _daemon(state: Path) -> bool:
-    """Return whether a daemon is running."""
+def _daemon(state: Path) -> int:
+    """Return the process of the daemon; 0 if none is running."""
     holder = lock.holder(state)
-    return holder is not None and holder[1] == lock.DAEMON
+    return holder[0] if holder is not None and holder[1] == lock.DAEMON else 0
 
 
 def _agent(state: Path) -> dict[str, object]:
     """Return the state of the daemon as JSON: whether it is running, and the last health that it has written."""
-    report = health.read(state)
     holder = lock.holder(state)
     running = holder is not None and holder[1] == lock.DAEMON
+    report = health.read(state, holder[0] if running and holder else 0)
     pause = asked.paused(state)
+    doing = str(report.get("doing") or "starting")
+    blocked = _blocked(state, report) if running else []
+    if blocked and not report.get("blocked"):  # the daemon could not report it, or has not yet
+        doing = f"blocked: {blocked[0]['cause']}; {doing}"
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
         "version": report.get("version"),
         "started": report.get("started"),
-        "doing": (report.get("doing") or "starting") if running else "not running",
+        "doing": doing if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
         "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
@@ -212,12 +236,48 @@ def _agent(state: Path) -> dict[str, object]:
         "sources": report.get("sources", []),
         "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
+        "blocked": blocked,
+        "silent": round(health.silence(report)) if running else 0,
     }
+
+
+def _blocked(state: Path, report: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the obstacles that the daemon has reported, or else the one that this command sees."""
+    reported = _maps(report.get("blocked"))
+    if reported or not (trouble := run_folder.lacks(state)):
+        return reported
+    words = f"{trouble[0].lower()}{trouble[1:]}"
+    return [{"cause": words, "since": None, "next_try": None, "reason": words, "deployments": {}}]
+
+
+def obstacles(state: Path) -> list[str]:
+    """Return a sentence for each cause that keeps the daemon from beginning its work."""
+    holder = lock.holder(state)
+    if holder is None or holder[1] != lock.DAEMON:
+        return []
+    return [_sentence(each) for each in _blocked(state, health.read(state, holder[0]))]
+
+
+def _sentence(obstacle: Mapping[str, object]) -> str:
+    """Return what an obstacle is, what it keeps from beginning, since when, and when that is tried again."""
+    keys = obstacle.get("deployments")
+    number = len(keys) if isinstance(keys, Mapping) else 0
+    work = f"; {terminal.count(number, 'deployment')} cannot begin" if number else ""
+    since = f"; since {plan.clock(moment)}" if isinstance(moment := obstacle.get("since"), float) else ""
+    return f"blocked: {obstacle.get('cause')}{work}{since}{_next_try(obstacle)}"
+
+
+def _next_try(obstacle: Mapping[str, object]) -> str:
+    moment = obstacle.get("next_try")
+    return f"; next try at {plan.clock(moment)[11:]}" if isinstance(moment, float) else ""
 
 
 def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: bool) -> list[str]:
     """Return the problems of the daemon, one sentence each. One that is `following` sources needs no others."""
     problems = [] if agent["running"] else ["no agent is running"]
+    problems += map(_sentence, _maps(agent["blocked"]))
+    if agent["silent"]:
+        problems.append(f"the agent (process {agent['process']}) has reported nothing for {agent['silent']} s")
     sources = [source for source in _maps(agent["sources"]) if agent["running"] and not source.get("seldom")]
     away = [source for source in sources if source.get("working") is False]
     problems += [f"source {source.get('name')} is failing: {source.get('trouble')}" for source in away]
@@ -246,7 +306,7 @@ def _begun_elsewhere(settings: Settings, keys: list[str]) -> list[str]:
 def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:
     """Return the deployments without a record that the daemon's last plan skipped, each with the reason."""
     named = [each for each in _maps(health.read(state).get("skipped")) if {*each} >= {"key", "name", "id", "reason"}]
-    return [{"action": "", **each} for each in named if each["key"] not in keys]
+    return [{"action": "", "title": each["name"], **each} for each in named if each["key"] not in keys]
 
 
 def _maps(value: object) -> list[Mapping[str, object]]:
@@ -306,7 +366,7 @@ def details(entry: Entry, state: Path) -> str:
     """Return what a deployment is doing or waiting for, or how it ended."""
     again = f"; will run again {_next(state)}" if entry.again else ""
     if entry.state is State.ACCEPTED:
-        return _waits(state)
+        return _waits(entry, state)
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:
@@ -344,12 +404,24 @@ def _running(entry: Entry, folder: Path) -> str:
     return f"process {run.pid}, {terminal.duration(lasted)}{limit}{ending}"
 
 
+def replacement_values(replaced: replacement.Replacement) -> dict[str, object]:
+    """Return a replacement as JSON."""
+    return {
+        "title": replaced.new.title,
+        "old": replaced.old.id,
+        "new": replaced.new.id,
+        "says": replaced.sentence,
+        "todo": replaced.todo,
+    }
+
+
 def values(entry: Entry, state: Path) -> dict[str, object]:
     """Return a deployment as JSON."""
     return {
         "id": entry.id,
         "key": entry.key,
         "name": entry.name,
+        "title": entry.title,
         "action": entry.action,
         "tool": entry.tool,
         "source": entry.source,

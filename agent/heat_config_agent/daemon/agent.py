@@ -15,6 +15,7 @@ from heat_config_agent.daemon.intake import Intake
 from heat_config_agent.daemon.status import Snapshot
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.warned import Warned
+from heat_config_agent.deployments import replacement
 from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.report import Report
@@ -200,6 +201,8 @@ class Agent:
             steps = self.applier.offer(documents, unconfirmed=unconfirmed)
         self._seen = (*self._last_changes()[:2], self._seen[2])
         self._explain(steps)
+        replaced = replacement.replacements(self.journal.entries.values())
+        self._warn("replaced", [f"{each.sentence} → {each.todo}" for each in replaced])
         answered = {mistake for step in steps for mistake in step.deployment.mistakes}  # their results say so
         self._warn("mistakes", [str(mistake) for mistake in self.applier.mistakes if mistake not in answered])
         return steps
@@ -213,12 +216,13 @@ class Agent:
                 "key": step.deployment.key,
                 "id": step.deployment.id,
                 "name": step.deployment.name,
+                "title": step.deployment.title,
                 "action": step.deployment.action,
                 "reason": step.reason,
             }
             for step in skipped
         )
-        notes = {f"{step.deployment.name}: skipped: {step.reason}": step for step in skipped}
+        notes = {f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped}
         for line in self._warned.update("skipped", list(notes)):
             self._report.remarked(notes[line], line, warning=False)
         self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries)))
@@ -273,9 +277,11 @@ class Agent:
     ) -> Snapshot:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
-            running=tuple(entry.name for entry in self.applier.work.running),
-            waiting=self.applier.work.waiting,
-            reboots=tuple(entry.name for entry in self.applier.work.reboots),
+            running=tuple(entry.title for entry in self.applier.work.running),
+            waiting=self.applier.work.unbegun,
+            blocked=tuple(self.applier.work.blocked.items()),
+            next_try=self._looked + LOOK_INTERVAL,
+            reboots=tuple(entry.title for entry in self.applier.work.reboots),
             rebooting=rebooting,
             paused=self.paused,
             conditions=self.collection.conditions(),

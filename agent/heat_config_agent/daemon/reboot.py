@@ -89,7 +89,7 @@ class Reboot:
 
     def _begin(self, settings: Settings) -> None:
         command = settings.reboot_command
-        names = ", ".join([*(entry.name for entry in self._applier.work.reboots), *self._followed])
+        names = ", ".join([*(entry.title for entry in self._applier.work.reboots), *self._followed])
         self._report.note(f"rebooting the machine with «{' '.join(command)}»: {names} asked for it")
         self._applier.settle()
         try:

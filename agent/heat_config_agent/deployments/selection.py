@@ -93,13 +93,24 @@ def tools(deployment: Deployment) -> frozenset[str]:
     """Return the tools of a deployment: of a component the tools of all its configs, for any action."""
     if deployment.group != COMPONENT:
         return frozenset({tool_name(deployment.group)})
-    component = deployment.config
+    named = (item.get("tool") for item in _configs(deployment))
+    return frozenset(tool_name(name) for name in named if isinstance(name, str))
+
+
+def actions(deployment: Deployment) -> frozenset[str]:
+    """Return the actions that the configs of a component are for; of a plain deployment, they are not known."""
+    named = (item.get("actions") for item in _configs(deployment))
+    return frozenset(action for each in named if isinstance(each, list) for action in each if isinstance(action, str))
+
+
+def _configs(deployment: Deployment) -> list[Mapping[str, object]]:
+    """Return the configs of a component that are objects; none of a plain deployment."""
+    component = deployment.config if deployment.group == COMPONENT else None
     if isinstance(component, str):
         with contextlib.suppress(ValueError):  # `select` reports it
             component = strict_json.loads(component)
     configs = component.get("configs") if isinstance(component, Mapping) else None
-    named = [item.get("tool") for item in configs if isinstance(item, Mapping)] if isinstance(configs, list) else []
-    return frozenset(tool_name(name) for name in named if isinstance(name, str))
+    return [item for item in configs if isinstance(item, Mapping)] if isinstance(configs, list) else []
 
 
 def tool_name(group: str) -> str:

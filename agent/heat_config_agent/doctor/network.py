@@ -21,7 +21,7 @@ from heat_config_agent.settings.effective import certificate_trouble
 from heat_config_agent.web.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.web.direct import default_certificates
 from heat_config_agent.web.link_local import with_plain_zone
-from heat_config_agent.web.proxies import Proxy, parse
+from heat_config_agent.web.proxies import Proxy, exemptions, parse
 from heat_config_hooks.values import dataclass, field
 
 NAME_SECONDS = 15.0
@@ -135,6 +135,18 @@ def check_server(server: Server, clocks: Clocks) -> Iterator[Finding]:
         return
     _compare(answer, sent, answered, _place(host, port), clocks)
     yield ok(check, f"{name} answers after {duration}{intermediary}")
+
+
+def check_no_proxy() -> Iterator[Finding]:
+    """Check whether all entries of `no_proxy` have a meaning."""
+    proxies_set = {name.lower() for name, value in os.environ.items() if value and name.lower().endswith("_proxy")}
+    unknown = [word for word, entry in exemptions() if entry is None]
+    if unknown and proxies_set - {"no_proxy"}:
+        yield warning(
+            "no_proxy",
+            f"these entries of no_proxy name no server, and prevent no proxy: {', '.join(unknown)}",
+            "write a name (example.org), an address, a network (10.0.0.0/8), or * for all servers",
+        )
 
 
 def check_login(

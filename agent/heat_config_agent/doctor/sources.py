@@ -84,7 +84,7 @@ class Asking:
             for row in SETTINGS
             if row.section == each.name
         )
-        for finding in (*self._judged(), *self._clocks.findings()):
+        for finding in (*self._judged(), *network.check_no_proxy(), *self._clocks.findings()):
             yield Finding(finding.verdict, finding.check, hide(finding.text), hide(finding.todo))
 
     def _round(self, tell: Tell) -> None:

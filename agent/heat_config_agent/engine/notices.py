@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import concealer
+from heat_config_agent.deployments.redaction import concealer, name_of
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Run
@@ -115,7 +115,7 @@ def delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
         return None
     return Notice(
         change=DELIVERED,
-        text=line(f"{entry.name}: {text}"),
+        text=line(f"{entry.title}: {text}"),
         priority=priority,
         id=entry.id or entry.key,
         name=entry.name,
@@ -144,7 +144,7 @@ def _about(
     trace = deployment.trace
     return Notice(
         change=change,
-        text=line(f"{deployment.name}: {text}"),
+        text=line(f"{deployment.title}: {text}"),
         priority=priority,
         id=deployment.id or deployment.key,
         name=deployment.name,
@@ -167,4 +167,4 @@ def _state(entry: Entry) -> str:
 
 
 def _tool(step: Step) -> str:
-    return step.job.config.tool if step.job is not None else step.deployment.group or "-"
+    return name_of(step.deployment, step.job.config.tool if step.job is not None else step.deployment.group or "-")

@@ -37,7 +37,7 @@ def of(
         job = plan.renewed(held.get(deployment.key, deployment), known).job
         sentence = rules.mistake or (rules.refusal(job) if job else "")
         if sentence:
-            yield Refusal(deployment.name, deployment.action, sentence)
+            yield Refusal(deployment.title, deployment.action, sentence)
 
 
 def of_entry(source: str, entry: object, known: Known, policy: Policy) -> str:

@@ -9,7 +9,7 @@ import heat_config_hooks
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
 from heat_config_agent.model.job import Job
-from heat_config_hooks import isolation
+from heat_config_hooks import isolation, options
 from heat_config_hooks.values import dataclass, field
 
 
@@ -33,6 +33,8 @@ class Policy:
     """The references to secrets that inputs may have: a scheme, SCHEME:REFERENCE, or the beginning of it before `*`."""
     isolate: Mapping[str, str] | None = None
     """The least levels of `isolation.LEVELS` by which each run is isolated."""
+    trusted_inputs: tuple[str, ...] | None = None
+    """The tools that may take inputs for more than values, by their option `trusted_inputs`."""
     max_timeout: float | None = None
     """Seconds."""
     signers: str | None = None
@@ -75,6 +77,9 @@ class Policy:
         if self.isolate is not None and (lacking := isolation.missing(job.isolation, self.isolate)):
             other = _never(job, "isolate", "cannot be isolated")
             return self._sentence("isolate", f"the run is not isolated by {isolation.described(lacking)}{other}")
+        trusting = self.trusted_inputs is not None and options.is_set(job.config.options, "trusted_inputs")
+        if trusting and hook.removeprefix(BUILTIN) not in (self.trusted_inputs or ()):
+            return self._sentence("trusted_inputs", f"the tool {job.tool.name!r} is not in it, and its option is set")
         if self.max_timeout is not None and job.limit is not None and job.limit > self.max_timeout:
             return self._sentence(
                 "max_timeout", f"the timeout of {job.limit:g} s is longer than {self.max_timeout:g} s"

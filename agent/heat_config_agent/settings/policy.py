@@ -28,7 +28,7 @@ LARGEST = 64 * 1024
 SOURCES = (*COLLECTORS, "stdin", "stack")
 """The first parts of the names of sources."""
 
-_WORDS = ("tools", "sources", "actions", "users", "secrets", "network", "isolate")
+_WORDS = ("tools", "sources", "actions", "users", "secrets", "network", "isolate", "trusted_inputs")
 
 RULES = (*_WORDS, "max_timeout", "signers")
 
@@ -159,6 +159,7 @@ def parse(path: str, text: str) -> Policy:
         own=_own() if "users" in values else "root",
         secrets=values.get("secrets"),
         network=values.get("network"),
+        trusted_inputs=values.get("trusted_inputs"),
         isolate=isolation.of_words(values["isolate"]) if "isolate" in values else None,
         max_timeout=longest,
         signers=signers,
@@ -219,7 +220,7 @@ def _words(name: str, value: str) -> tuple[str, ...]:
     for word in words:
         if problem := _problem(name, word):
             raise ValueError(f"{name}: {problem}")
-    if "none" in words and len(words) > 1 and name in ("network", "secrets"):
+    if "none" in words and len(words) > 1 and name in ("network", "secrets", "trusted_inputs"):
         raise ValueError(f"{name}: none stands alone")
     return words
 
@@ -229,6 +230,8 @@ def _problem(name: str, word: str) -> str:
     hooks = (*heat_config_hooks.HOOKS, *heat_config_hooks.COMPAT)
     if name == "tools" and not (word.startswith("/") or word in hooks):
         return f"{word!r} is not a built-in hook; name an executable hook by its full path"
+    if name == "trusted_inputs" and word != "none" and word not in hooks:
+        return f"expected names of built-in hooks, or none, not {word!r}"
     if name == "network" and not _HOST.fullmatch(word) and not _is_network(word):
         return f"expected HOST, *.DOMAIN, HOST:PORT, or an address or network, not {word!r}"
     if name == "isolate" and word not in isolation.WORDS:

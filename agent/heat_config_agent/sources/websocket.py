@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import websocket
 
@@ -23,7 +23,7 @@ from heat_config_agent import __version__, web
 from heat_config_agent.model.backoff import back_off
 from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import UnreachableError
-from heat_config_agent.web import direct
+from heat_config_agent.web import direct, proxies
 from heat_config_agent.web.keystone import Cloud
 from heat_config_agent.web.link_local import host_header, with_plain_zone
 
@@ -121,6 +121,7 @@ class Listener(threading.Thread):
             redirect_limit=0,
             header=[f"User-Agent: heat-config-agent/{__version__}"],
             host=_host(url),
+            **_proxy(url),
         )
         self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
         self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
@@ -212,6 +213,24 @@ def _host(url: str) -> str | None:
     host = with_plain_zone(parts.hostname or "")
     usual = 443 if parts.scheme == "wss" else 80
     return host_header(host, parts.port or usual, usual) if "%" in host else None
+
+
+def _proxy(url: str) -> dict[str, object]:
+    """Return the options of websocket-client about the proxy for a URL. It would read fewer forms of `no_proxy`."""
+    origin = url.replace("ws", "http", 1)
+    proxy = web.proxy(origin)
+    if proxy is None:
+        return {"http_proxy_host": "none", "http_no_proxy": ["*"]}  # without a host, it would ask the environment
+    known = proxies.parse(proxy, origin)
+    known.check()
+    user = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
+    return {
+        "proxy_type": known.scheme if known.scheme.startswith("socks") else "http",
+        "http_proxy_host": known.host,
+        "http_proxy_port": known.port,
+        "http_proxy_auth": (unquote(user.username), unquote(user.password or "")) if user.username else None,
+        "http_no_proxy": ["host.invalid"],
+    }
 
 
 def _tls(url: str, ca_file: str | None) -> ssl.SSLContext | None:

@@ -53,7 +53,7 @@ class DeploymentRemoval:
                 elif removal.part is not Part.ID:
                     self._empty(removal.entry, traces)
             except OSError as error:
-                self._log.warn(f"cannot remove all of {removal.entry.name} that is due: {reason(error)}")
+                self._log.warn(f"cannot remove all of {removal.entry.title} that is due: {reason(error)}")
                 continue
             completed.append(removal)
             yield

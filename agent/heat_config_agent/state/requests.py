@@ -108,7 +108,7 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[s
                 granted.append(_grant(journal, deployed, state, entry, Wish(word)))
             path.unlink(missing_ok=True)
         except OSError as error:  # the request stays, and is tried again; no other waits for it
-            name = entry.name if entry else key
+            name = entry.title if entry else key
             wrong.append(f"cannot {word} all of {name}: {error.strerror}: {error.filename}")
             if entry is not None and word == Wish.AGAIN.value:
                 journal.again(
@@ -118,7 +118,7 @@ def carry_out(state: Path, journal: Journal, deployed: Deployed) -> tuple[list[s
 
 
 def _grant(journal: Journal, deployed: Deployed, state: Path, entry: Entry, wish: Wish) -> str:
-    key, name = entry.key, entry.name
+    key, name = entry.key, entry.title
     if wish is Wish.AGAIN:
         journal.again(key)
         return f"{name} will run again"

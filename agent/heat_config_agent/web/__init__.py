@@ -161,7 +161,7 @@ def certificates(ca_file: str | None = None) -> str | None:
 
 
 def proxy(origin: str) -> str | None:
-    """Return the URL of the proxy for a server, by the rules of requests; None for no proxy.
+    """Return the URL of the proxy for a server; None for no proxy.
 
     No proxy reaches a link-local address of IPv6 for this machine.
     """

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import requests
 import requests.adapters
@@ -87,7 +88,7 @@ class Server:
 def proxy(origin: str) -> str | None:
     """Return the URL of the environment's proxy for a server; None for no proxy."""
     try:
-        return requests.utils.select_proxy(origin, requests.utils.get_environ_proxies(origin, no_proxy=None)) or None
+        return requests.utils.select_proxy(origin, {} if proxies.is_exempt(origin) else getproxies()) or None
     except ValueError:  # the origin is not valid
         return None
 

@@ -1,6 +1,8 @@
 """The `ansible` hook: runs a playbook with ansible-playbook.
 
 The config is a playbook, and the inputs are its variables.
+Their texts are marked as unsafe, so ansible takes none of them for a template, and inputs that are settings of ansible
+(`ansible_…`) are left out. In heat-agents' hook, texts are templates; the option `trusted_inputs` does the same.
 The output NAME is what the playbook wrote to the file `{{ heat_outputs_path }}.NAME`.
 
 As in heat-agents' hook of the same name, the playbook goes to `WORKING/ID_playbook.yaml` and runs in `WORKING`, with
@@ -33,7 +35,7 @@ from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
-from heat_config_hooks.tools import ansible_settings
+from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
 
 _INSTALL = "install it with «pip install ansible-core ansible-runner»"
@@ -59,6 +61,11 @@ ABOUT = protocol.About(
         "allow_nothing": Option(
             Kind.FLAG,
             "succeed even if no host matches, or no task has one of the tags",
+            default=False,
+        ),
+        "trusted_inputs": Option(
+            Kind.FLAG,
+            "as in heat-agents: texts of inputs are templates, and inputs `ansible_…` are settings of ansible",
             default=False,
         ),
     },
@@ -136,13 +143,22 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(place.working / f"{request.key}_playbook.yaml", playbook.encode("utf-8", "replace"))
+    inputs = protocol.visible_inputs(request)
+    trusted = request.options["trusted_inputs"] is True
+    settings = [] if trusted else ansible_values.settings(inputs)
     variables = {
         "heat_config_id": request.id,
-        **protocol.visible_inputs(request),
+        **{name: value for name, value in inputs.items() if name not in settings},
         "heat_outputs_path": str(outputs),
     }
-    files.replace(place.run / f"{request.key}_variables.json", json.dumps(variables).encode())
-    return steps.command(__name__, request, place)
+    content = json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
+    files.replace(place.run / f"{request.key}_variables.json", content)
+    notes = [
+        f"the input {name} is not a variable of the playbook, because it is a setting of ansible; "
+        "the option trusted_inputs allows it"
+        for name in settings
+    ]
+    return steps.command(__name__, request, place, notes)
 
 
 finish = protocol.collect
@@ -151,6 +167,9 @@ finish = protocol.collect
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Run the playbook, and return the exit code of ansible-playbook."""
     argv, activity = _argv(request, place), Activity()
+    if sentence := _unmarkable(request, argv[0]):
+        steps.say(sentence, error=True)
+        return UNKNOWN
     inventory = _inventory(request, place)
     local = inventory == _LOCAL or Path(inventory).parent == place.run  # there is the one of the `tosca` hook
     environment = ansible_settings.environment(request, place, local=local)
@@ -166,6 +185,19 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         steps.say(f"{absence}; if that is intended, set the option allow_nothing", error=True)
         return UNKNOWN
     return code
+
+
+def _unmarkable(request: protocol.Request, program: str) -> str:
+    """Return why an old version of ansible cannot be given the inputs as they are; empty if it can."""
+    inputs = protocol.visible_inputs(request)
+    exposed = [name for name, value in inputs.items() if ansible_values.exposed(value)]
+    if not exposed or request.options["trusted_inputs"]:
+        return ""
+    _, text = steps.ask([program, "--version"])
+    if ansible_values.version(text) >= ansible_values.MARKED:
+        return ""
+    taken = "which ansible-core before 2.19 may take for a template"
+    return f"the input {exposed[0]} has a key with «{{», {taken}: upgrade it, or set the option trusted_inputs"
 
 
 def _run_without_runner(

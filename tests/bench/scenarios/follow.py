@@ -120,7 +120,7 @@ def _needs() -> None:
         with contextlib.suppress(OSError):
             if subprocess.run([name, "--version"], capture_output=True, check=False).returncode == 0:
                 continue
-        raise LackingError(f"{Path(name).name} is not installed: make test installs it")
+        raise LackingError(f"{Path(name).name} is not installed: make test-all installs it")
 
 
 @contextlib.contextmanager

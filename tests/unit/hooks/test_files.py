@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_hooks import files
+from support import pace
 from support.observations import held_open
 
 
@@ -124,7 +125,7 @@ def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Pa
             assert ended.stdout.read(1) == b"."
             _wait_until_blocked(ended.pid)
             ended.send_signal(signal.SIGINT)
-            assert ended.wait(60) != 0
+            assert ended.wait(pace.seconds(60)) != 0
         assert temporary.read_bytes() == b"being written"
         temporary.rename(path)
         (tmp_path / "kept").hardlink_to(path)
@@ -147,7 +148,7 @@ files.replace(Path(sys.argv[1]), b"never")
 
 def _wait_until_blocked(pid: int) -> None:
     """Wait until a process waits for a lock."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + pace.seconds(20)
     while not any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines()):
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 import heat_config_hooks
+from support import pace
 from support.loopback import wait_until
 from support.machine import BIN
 
@@ -167,7 +168,7 @@ def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: 
         process.stdin.close()
         wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text() != "")
         process.send_signal(number)
-        process.wait(15)
+        process.wait(pace.seconds(15))
     pid = int((tmp_path / "pid").read_text())
     wait_until(lambda: not psutil.pid_exists(pid), 3)
 

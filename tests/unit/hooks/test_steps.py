@@ -14,6 +14,7 @@ import pytest
 from heat_config_hooks import protocol, steps
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import fit
+from support import pace
 from support.loopback import wait_until
 
 MODULE = """\
@@ -80,7 +81,7 @@ def finish(place: Workplace, code: int) -> dict[str, Any]:
 def carry_out(place: Workplace, body: str, environment: dict[str, str] | None = None, **fields: Any) -> dict[str, Any]:
     """Carry out a request with a hook whose body is `body`, and return the result."""
     with start(place, command(place, body, **fields), **environment or {}) as process:
-        return finish(place, process.wait(60))
+        return finish(place, process.wait(pace.seconds(60)))
 
 
 def test_a_sentence_is_on_a_line_of_its_own(place: Workplace) -> None:
@@ -191,7 +192,7 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
         path = place.run / "pid"
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(15) == 143
+        assert process.wait(pace.seconds(15)) == 143
     found = finish(place, process.returncode)
     assert (found["deploy_stdout"], found["deploy_stderr"]) == ("begun\nput in order\n", "")
     assert not Path(f"/proc/{path.read_text().strip()}").exists()
@@ -267,6 +268,6 @@ def test_nothing_is_loaded_from_where_it_works(place: Workplace, tmp_path: Path)
     with start(
         place, command, PYTHONPATH=elsewhere, PYTHONHOME=elsewhere, PYTHONSTARTUP=f"{elsewhere}/json.py"
     ) as process:
-        assert process.wait(60) == 1
+        assert process.wait(pace.seconds(60)) == 1
     assert "module 'heat_config_hooks.tools.script' has no attribute 'carry_out'" in (place.run / "stderr").read_text()
     assert not (tmp_path / "loaded").exists()

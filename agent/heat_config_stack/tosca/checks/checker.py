@@ -149,7 +149,7 @@ class Checker:
         _check_service(service, documents, scope, inputs)
         for other in documents:
             _warn_of_borrowed(other)
-        if any(other.borrowed for other in documents):
+        if any(other.borrowed or other.is_in_circle for other in documents):
             self._of_service += documents
         reports = [other.report for other in documents]
         return Checked(
@@ -189,10 +189,10 @@ def _check_service(service: Service, documents: list[Document], scope: Scope, in
     document = service.document
     if document.content.get("topology_template") is None:
         return
-    for section, needs_type in (("inputs", True), ("outputs", False)):
+    for section in ("inputs", "outputs"):
         own = service.content.get(section) or {}
         path = (*service.path, section)
-        check_definitions(own, getattr(service, section), path, document, needs_type=needs_type)
+        check_definitions(own, getattr(service, section), path, document)
         for name, content in own.items():
             for key in ("default", "value"):
                 functions.check(content.get(key), (*path, name, key), scope)

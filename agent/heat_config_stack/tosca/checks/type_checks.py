@@ -70,7 +70,7 @@ class _TypeCheck:
         for member in ("properties", "attributes"):
             own = content.get(member)
             if own and not (type_.section == "data_types" and type_.primitive):
-                check_definitions(own, getattr(type_, member), (*path, member), self.document)
+                check_definitions(own, getattr(type_, member), (*path, member), self.document, needs_type=True)
                 functions.check_defaults(getattr(type_, member), own, (*path, member), self.scope, type_)
         {
             "artifact_types": self._check_artifact,
@@ -219,7 +219,7 @@ class _TypeCheck:
             for member in ("properties", "attributes"):
                 own = content.get(member)
                 if own:
-                    check_definitions(own, getattr(definition, member), (*path, member), self.document)
+                    check_definitions(own, getattr(definition, member), (*path, member), self.document, needs_type=True)
                     functions.check_defaults(getattr(definition, member), own, (*path, member), self.scope)
             for index, source in enumerate(content.get("valid_source_types") or ()):
                 if source and not self.document.find("group_types", source):
@@ -282,9 +282,13 @@ def check_definitions(
     path: Path,
     document: Document,
     *,
-    needs_type: bool = True,
+    needs_type: bool = False,
 ) -> None:
-    """Report what is wrong with definitions of properties, attributes or parameters (sections 3.5.9 to 3.5.13)."""
+    """Report what is wrong with definitions of properties, attributes or parameters (sections 3.5.9 to 3.5.13).
+
+    Properties, attributes and inputs of workflows need a type; other parameters may do without (1.0: 3.5.12, 1.3:
+    3.6.14): their values decide.
+    """
     report = document.report
     for name, content in own.items():
         if content is EMPTY:

@@ -61,7 +61,7 @@ class _WorkflowCheck:
         own = self.content.get("inputs") or {}
         path = (*self.path, "inputs")
         defined = definitions(own, {}, self.service.document, path)
-        check_definitions(own, defined, path, self.service.document)
+        check_definitions(own, defined, path, self.service.document, needs_type=True)
         functions.check_defaults(defined, own, path, self.scope)
         functions.check(self.content.get("outputs"), (*self.path, "outputs"), self.scope)
         for index, condition in enumerate(self.content.get("preconditions") or ()):

@@ -14,7 +14,7 @@ from heat_config_stack.tosca.compilation import containers
 from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
 from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
 from heat_config_stack.tosca.files.archives import Files
-from heat_config_stack.tosca.files.artifacts import file_path, naming_document
+from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_stack.tosca.language.definitions import ArtifactDefinition, Type
@@ -26,6 +26,9 @@ from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topolog
 STANDARD = "tosca.interfaces.node.lifecycle.Standard"
 CONFIGURE = "tosca.interfaces.relationship.Configure"
 ORCHESTRATOR = "ORCHESTRATOR"
+
+_ELSEWHERE = "only files of this machine are used"
+_BEGINS = "its path begins at the file that names it"
 
 
 @dataclass(frozen=True)
@@ -107,15 +110,13 @@ class Scripts:
         if image is not None:
             made.config = {"processor": CONTAINER, "container": image, "files": {}}
         else:
-            primary = self._file(of, of.implementation.get("primary"), is_run=True)
+            primary = self._file(of, of.implementation.get("primary"))
             if primary is None:
                 return made
             inside, content, processor = primary
             made.config = {"primary": inside, "processor": processor, "files": {inside: content}}
         for item in of.implementation.get("dependencies") or ():
-            beside = self._file(of, item)
-            if beside is not None:
-                made.config["files"][beside[0]] = beside[1]
+            made.config["files"].update(self._dependency(of, item))
         if of.implementation.get("timeout") is not None:
             made.options["timeout"] = of.implementation["timeout"]
         self._inputs(of, made)
@@ -133,10 +134,12 @@ class Scripts:
                     made.uncompared[end] = made.written(found)
         made.inputs, made.uncompared = with_variables(made.inputs), with_variables(made.uncompared)
         for inside, place in sorted(artifacts):
-            made.files[inside] = self._known.get(inside)
+            known = self._known
+            names = [inside] if inside in known else [name for name in known if name.startswith(f"{inside}/")]
+            made.files.update((name, known[name]) for name in names)
             if place:
                 until, _, to = place.partition(":")
-                made.places.append({"file": inside, "to": to, "until": until})
+                made.places += ({"file": name, "to": to + name.removeprefix(inside), "until": until} for name in names)
 
     def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
         if uses(value, "TARGET"):
@@ -155,17 +158,19 @@ class Scripts:
                 continue
             document = naming_document(artifact)
             path = file_path({"file": file, "repository": artifact.get("repository")}, document)
-            content = self.content(path, document) if path is not None else None
-            if path is None or content is None:
-                continue  # it is said where it is checked
+            contents = self._contents_of(path, document) if path is not None else {}
+            if path is None or not contents:
+                continue  # the check of artifacts says why
             to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
             if not posixpath.isabs(to) or ".." in to.split("/"):
                 problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
                 self.topology.warn("alone", problem, part.template, part.template.path, "begin deploy_path with /")
                 continue
             inside = self.inside(path)
-            made.config.setdefault("files", {})[inside] = content
-            made.places.append({"file": inside, "to": to, "until": "delete"})
+            made.config.setdefault("files", {}).update(contents)
+            made.places += (
+                {"file": name, "to": to + name.removeprefix(inside), "until": "delete"} for name in contents
+            )
         return made
 
     # Files.
@@ -175,10 +180,9 @@ class Scripts:
         return {inside: content for (_, inside), content in self._contents.items()}
 
     def path_of(self, path: str, document: Document) -> str:
-        """Return the path of a file within the service, and read the file."""
-        inside = self.inside(path)
-        self.content(path, document)
-        return inside
+        """Return the path of a file or a folder within the service, and read it."""
+        self._contents_of(path, document)
+        return self.inside(path)
 
     def inside(self, path: str) -> str:
         """Return the path that a file has next to the others of the service."""
@@ -186,21 +190,39 @@ class Scripts:
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)
 
-    def _file(self, of: Implemented, item: Json, *, is_run: bool = False) -> tuple[str, Json, str] | None:
-        """Return the path and the content of a file that an implementation names; of what is run, its processor."""
+    def _file(self, of: Implemented, item: Json) -> tuple[str, Json, str] | None:
+        """Return the path, the content and the processor of the file that an implementation runs."""
         if item is None:
             return None
         content, type_, document = self._named(of, item)
         path = file_path(content, document)
         if path is None:
-            self._missing(of, content["file"], "only files of this machine are used")
+            self._missing(of, content["file"], _ELSEWHERE)
             return None
         text = self.content(path, document)
         if text is None:
-            self._missing(of, content["file"], "its path begins at the file that names it")
+            self._missing(of, content["file"], _BEGINS)
             return None
-        runs = self._processor(of, (path, document), type_, content) if is_run else ""
-        return self.inside(path), text, runs
+        return self.inside(path), text, self._processor(of, (path, document), type_, content)
+
+    def _dependency(self, of: Implemented, item: Json) -> dict[str, Json]:
+        """Return path → content of a file that goes along with a script, or of all files in a folder."""
+        if item is None:
+            return {}
+        content, _, document = self._named(of, item)
+        path = file_path(content, document)
+        contents = self._contents_of(path, document) if path is not None else {}
+        if not contents:
+            self._missing(of, content["file"], _ELSEWHERE if path is None else _BEGINS)
+        return contents
+
+    def _contents_of(self, path: str, document: Document) -> dict[str, Json]:
+        """Return path → content of a file, or of all files in a folder; empty where nothing can be read."""
+        text = self.content(path, document)
+        if text is not None:
+            return {self.inside(path): text}
+        contents = {self.inside(name): self.content(name, document) for name in document.files.below(path)[:MOST_FILES]}
+        return {name: content for name, content in contents.items() if content is not None}
 
     def _named(self, of: Implemented, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
         """Return the artifact that an implementation names, its type, and the document that names its file (13)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import posixpath
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,6 +45,9 @@ class Files(Protocol):
     def has(self, path: str) -> bool:
         """Return whether there is a file of that path."""
 
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder and its folders, sorted, without hidden ones; empty for a file."""
+
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
 
@@ -65,6 +68,10 @@ class Disk:
             return os.path.isfile(path)  # noqa: PTH113  # called for each script
         except ValueError:
             return False
+
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder, without hidden ones."""
+        return sorted(_walk(path))
 
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
@@ -88,6 +95,10 @@ class Chosen(Disk):
         """Return whether there is a file of that path."""
         return super().has(path) and self._allows(path)
 
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder that may be read."""
+        return [name for name in super().below(path) if self._allows(name)]
+
 
 class Folder(Disk):
     """A folder with the content of an archive: nothing outside of it is read."""
@@ -97,13 +108,14 @@ class Folder(Disk):
 
     def all_members(self) -> list[str]:
         """Return the paths of all files in it; nothing that is hidden or leads outside."""
-        members = []
-        for folder, folders, names in os.walk(self._path):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            inside = os.path.relpath(folder, self._path)
-            paths = (posixpath.normpath(posixpath.join(inside, name)) for name in names if not name.startswith("."))
-            members += [path for path in paths if self.has(path)]
-        return sorted(members)
+        return self.below("")
+
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder of it."""
+        if not self._is_inside(path):
+            return []
+        names = (posixpath.relpath(name, self._path) for name in _walk(posixpath.join(self._path, path)))
+        return sorted(name for name in names if self.has(name))
 
     def size(self, names: list[str]) -> int:
         """Return the bytes of some files together."""
@@ -158,13 +170,14 @@ class Archive:
             raise Refused("archive", f"it is not a readable zip file: {str(error)[:100]}") from None
 
     def _checked(self) -> dict[str, zipfile.ZipInfo]:
+        """Return name → member; Windows' separator in a name is taken as `/`, as some programs there write it."""
         members: dict[str, zipfile.ZipInfo] = {}
         total = 0
         infos = self._zip.infolist()
         if len(infos) > MOST_MEMBERS:
             raise Refused("archive", f"it has over {MOST_MEMBERS:,} members")
         for info in infos:
-            name = info.filename
+            name = info.filename.replace("\\", "/")
             if problem := zip_problem(name, info.flag_bits, info.external_attr, links=False):
                 hint = "pack it without a password" if problem.endswith("encrypted") else ""
                 raise Refused("archive-member", problem, hint)
@@ -211,9 +224,22 @@ class Archive:
         """Return whether there is a member of that path."""
         return path in self._members
 
+    def below(self, path: str) -> list[str]:
+        """Return the members in a folder of the archive, without hidden ones."""
+        folder = f"{posixpath.normpath(path)}/"
+        names = (name for name in self._members if name.startswith(folder))
+        return sorted(name for name in names if not any(part.startswith(".") for part in name.split("/")))
+
     def shown(self, path: str) -> str:
         """Return the name of a member in mistakes: `shop.csar!/types.yaml`."""
         return f"{self._name}!/{path}"
+
+
+def _walk(folder: str) -> Iterator[str]:
+    """Yield the paths of the files in a folder, without hidden ones."""
+    for inside, folders, names in os.walk(folder):
+        folders[:] = (name for name in folders if not name.startswith("."))
+        yield from (posixpath.join(inside, name) for name in names if not name.startswith("."))
 
 
 def _is_within(path: str) -> bool:

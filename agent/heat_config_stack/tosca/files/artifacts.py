@@ -14,6 +14,9 @@ from heat_config_stack.tosca.language.definitions import ArtifactDefinition
 from heat_config_stack.tosca.language.grammar import EMPTY, Short
 from heat_config_stack.tosca.language.report import nearest
 
+MOST_FILES = 1000
+"""The most files of a folder that go along with an operation."""
+
 _IMAGES = "tosca.artifacts.Deployment.Image"
 """Artifact types whose files may be names of images, and not files."""
 
@@ -39,7 +42,7 @@ def check_artifact(artifact: ArtifactDefinition, content: Mapping[str, Json], do
             report.wrong("key-missing", f"the artifact {artifact.name} needs a file", path, "add file")
         return
     if _check_repository(content, path, document) and not _is_image(artifact):
-        check_file(content, (*path, "file"), document)
+        check_file(content, (*path, "file"), document, may_be_folder=True)
 
 
 def _is_image(artifact: ArtifactDefinition) -> bool:
@@ -82,15 +85,25 @@ def naming_document(artifact: ArtifactDefinition) -> Document:
     return artifact.names  # type: ignore[return-value]  # normative types have no artifacts
 
 
-def check_file(content: Mapping[str, Json], path: Path, document: Document) -> None:
-    """Report an open point if the file of an artifact is missing."""
+def check_file(content: Mapping[str, Json], path: Path, document: Document, *, may_be_folder: bool = False) -> None:
+    """Report an open point if the file of an artifact is missing. Only what is run must not be a folder."""
     file = file_path(content, document)
     if file is None:
         if content.get("repository") is None:
             problem = f"{content['file']} is not fetched: only files of this machine are used"
             document.report.leave_open("open-artifact", problem, path, "keep a copy of it here")
     elif not document.files.has(file):
+        names = document.files.below(file)
+        if names and may_be_folder and len(names) <= MOST_FILES:
+            return
         problem = f"there is no file {content['file']}"
+        if names:
+            problem = f"{content['file']} is a folder"
+            hint = "name the file to run"
+            if may_be_folder:
+                problem, hint = f"{problem} of {len(names):,} files", f"pack it: a folder has at most {MOST_FILES:,}"
+            document.report.leave_open("open-artifact", problem, path, hint)
+            return
         document.report.leave_open("open-artifact", problem, path, "its path begins at the file that names it")
 
 
@@ -109,7 +122,7 @@ def check_implementation(
     for item, where in steps:
         if isinstance(item, str):
             if item not in artifacts:
-                check_file({"file": item}, where, document)
+                check_file({"file": item}, where, document, may_be_folder=where[-1] != "primary")
         elif item is not None and item.get("file") is not None:
             type_ = None
             if item.get("type") is not None:
@@ -121,7 +134,7 @@ def check_implementation(
                 values.check_properties(own, type_.properties, owner, ((*where, "properties"), where), document.report)
             is_image = type_ is not None and _IMAGES in type_.keys
             if _check_repository(item, where, document) and not is_image:
-                check_file(item, (*where, "file"), document)
+                check_file(item, (*where, "file"), document, may_be_folder=where[-1] != "primary")
     _check_tool(primary, artifacts, (*path, "primary"), document, operation)
 
 

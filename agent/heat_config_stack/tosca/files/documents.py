@@ -43,6 +43,7 @@ class Document:
         self.borrowed: dict[tuple[str, str], Type | None] = {}
         """The types that it names without having them: those of the documents that import it, or None."""
         self._importers: list[tuple[str, ref[Document]]] = []
+        self._around: list[tuple[str, ref[Document]]] = []
         self._own: dict[str, dict[str, Type]] = {}
         self._visible: dict[str, dict[str, Type]] = {}
         self._found: dict[tuple[str, str], Type | None] = {}
@@ -75,8 +76,25 @@ class Document:
         key = (section, name)
         if key not in self._found:
             found = self.visible(section).get(name) or self.profile.find(section, name)
-            self._found[key] = found or self._borrow(section, name)
+            self._found[key] = found or self._find_around(section, name) or self._borrow(section, name)
         return self._found[key]
+
+    @property
+    def is_in_circle(self) -> bool:
+        """Return whether it imports a document that imports it."""
+        return bool(self._around)
+
+    def _find_around(self, section: str, name: str) -> Type | None:
+        """Return a type of the documents that it imports and that import it, by the name that it has here."""
+        for document in self.all_documents():
+            for prefix, weak in document._around:  # noqa: SLF001  # of its own class
+                other = weak()
+                inner = name.removeprefix(f"{prefix}:") if prefix else name
+                if other is not None and (inner != name or not prefix):
+                    found = other.visible(section).get(inner)
+                    if found is not None:
+                        return found
+        return None
 
     def _borrow(self, section: str, name: str) -> Type | None:
         """Return a type that the nearest importer knows by a name: in the namespace of this document, or in its own."""
@@ -107,6 +125,10 @@ class Document:
         self.imports.append((prefix, imported))
         self.import_paths.append(path)
         imported._importers.append((prefix, ref(self)))  # weak: others may import it for longer
+
+    def add_circle(self, prefix: str, importer: Document) -> None:
+        """Take a document that it imports, and that is being read because it imports this one."""
+        self._around.append((prefix, ref(importer)))
 
     def known(self, section: str) -> Iterator[str]:
         """Yield the names of all types of a section, for hints."""
@@ -145,7 +167,7 @@ class Library:
 
     def __init__(self) -> None:
         self._documents: dict[tuple[int, str, str], Document] = {}
-        self._reading: list[tuple[int, str]] = []
+        self._reading: list[Document] = []
 
     def read(self, files: Files, path: str, inherited: str = "") -> Document:
         """Return a document with all that it imports.
@@ -158,7 +180,7 @@ class Library:
         if document is None:
             content = files.read(path)
             document = Document(files.shown(path), path, files)
-            self._reading.append(key[:2])
+            self._reading.append(document)
             try:
                 self._fill(document, content, inherited)
             finally:
@@ -224,11 +246,12 @@ class Library:
             report.wrong("import-unread", problem, path, "keep a copy of it here, and import that")
             return
         target = local_path(name, document.path, f"{folder}/" if folder else "")
-        if (id(document.files), target) in self._reading:
-            report.wrong(
-                "import-circle", f"{name} is imported by what it imports", path, "move what both need to a third"
-            )
-            return
+        prefix = str(content.get("namespace_prefix") or "")
+        for importer in self._reading:
+            if importer.files is document.files and importer.path == target:  # a file is read once
+                if importer is not document:
+                    document.add_circle(prefix, importer)
+                return
         try:
             imported = self.read(document.files, target, document.version)
         except (OSError, ValueError) as error:
@@ -241,7 +264,7 @@ class Library:
             problem = f"the imports bring over {budget.NAMES:,} names of types"
             report.wrong("depth", problem, path, "import fewer files, or with fewer prefixes")
             return
-        document.add_import(str(content.get("namespace_prefix") or ""), imported, path)
+        document.add_import(prefix, imported, path)
 
 
 def _version(text: Text, inherited: str, report: Report) -> str:

@@ -40,6 +40,12 @@ class Named(Disk):
             self.paths[path] = None
         return found
 
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder, without hidden ones."""
+        paths = super().below(path)
+        self.paths.update(dict.fromkeys(paths))
+        return paths
+
 
 def members_of_folder(folder: str, left_out: str) -> tuple[dict[str, str], str]:
     """Return the files of a folder by the names of their members, and the entry. Raises `Refused` and `OSError`.

@@ -68,6 +68,10 @@ class Kept:
         """Return whether there is a file of that path."""
         return path in self._files
 
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder."""
+        return sorted(name for name in self._files if name.startswith(f"{path}/"))
+
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
         return self._shown.get(path, path)
@@ -96,6 +100,10 @@ class Recorder:
     def has(self, path: str) -> bool:
         """Return whether there is a file of that path."""
         return self._files.has(path)
+
+    def below(self, path: str) -> list[str]:
+        """Return the paths of the files in a folder."""
+        return self._files.below(path)
 
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""

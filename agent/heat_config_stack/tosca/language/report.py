@@ -21,7 +21,7 @@ CODES = {
     "text": "yaml depth not-map duplicate",
     "document": """version-missing version-unknown version-not-first key-unknown key-missing kind choice exclusive
         empty text""",
-    "import": "import-missing import-unread import-circle import-version import-borrows repository-unknown type-twice",
+    "import": "import-missing import-unread import-version import-borrows repository-unknown type-twice",
     "type": """type-unknown parent-unknown parent-circle refine native-properties constraint-bad constraint-unfit
         loosened not-root interface-implementation data-empty constraint-uncomparable""",
     "template": """value constraint required undeclared target-unknown target-unfit capability-unknown

@@ -76,7 +76,7 @@ def test_what_cannot_be_changed_is_used_and_said_once(tmp_path: Path) -> None:
     """As on a file system that is read-only: others can read the file, and that stays true."""
     path = written(tmp_path / "data")
     if subprocess.run(["mount", "-o", "bind", tmp_path, tmp_path], capture_output=True, check=False).returncode:
-        pytest.skip("nothing can be mounted here: run make test where «mount -o bind» works")
+        pytest.skip("nothing can be mounted here: run the tests where «mount -o bind» works")
     try:
         subprocess.run(["mount", "-o", "bind,remount,ro", tmp_path, tmp_path], check=True)
         asked = source(path)

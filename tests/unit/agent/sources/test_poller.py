@@ -14,6 +14,7 @@ from heat_config_agent.sources import schedule
 from heat_config_agent.sources.base import Source
 from heat_config_agent.sources.poller import STUCK, Answer, Collection
 from heat_config_agent.sources.schedule import Schedule
+from support import pace
 
 
 class Fake:
@@ -229,7 +230,7 @@ def test_a_source_that_always_hangs_takes_no_more_than_a_few_threads(
         each.set()
     for thread in threading.enumerate():
         if thread.name == "source fake":
-            thread.join(10)
+            thread.join(pace.seconds(10))
     collection.hurry()
     assert next_answers(collection)[0].document is not None
     collection.close()

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -23,6 +24,7 @@ from heat_config_agent.sources.zaqar import Zaqar
 from support import cloud
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until
+from support.tunnel import Tunnel
 from support.zaqar import QUEUE, Make, Queue, content, metadata, offer
 
 
@@ -163,6 +165,30 @@ def test_nobody_listens_unasked(make: Make, websocket: Websocket) -> None:
     make(use_websockets=True).collect()
     assert threads() == []
     assert websocket.connections == []
+
+
+@pytest.mark.parametrize("exempt", [True, False])
+def test_websocket_has_the_proxy_of_other_requests(
+    make: Make,
+    openstack: cloud.Cloud,
+    queue: Queue,
+    websocket: Websocket,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    exempt: bool,
+) -> None:
+    """An address with its port in `no_proxy` is connected directly, another one by the proxy."""
+    tunnel = Tunnel()
+    monkeypatch.setenv("http_proxy", tunnel.origin)
+    place = websocket.url.removeprefix("ws://")
+    zaqar = make(ring=Bell(), use_websockets=True)
+    servers = [urlsplit(url).netloc for url in (openstack.credentials().auth_url, queue.origin)]
+    monkeypatch.setenv("no_proxy", ",".join([*servers, *([place] if exempt else [])]))
+    assert zaqar.collect() is None
+    websocket.wait()
+    assert tunnel.asked == ([] if exempt else [place])
+    websocket.stop()
+    tunnel.close()
 
 
 @pytest.mark.parametrize("code", [None, 4003])

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.driver import Driver
+from support.machine import deployment
+
+Tasks = list[dict[str, Any]]
+
+
+def playbook(*tasks: dict[str, Any], **play: Any) -> Tasks:
+    """Return a playbook for this machine. Its interpreter is ours, so that none need be looked for."""
+    variables = {"ansible_python_interpreter": sys.executable, **play.pop("vars", {})}
+    usual = {"hosts": "localhost", "connection": "local", "gather_facts": False}
+    return [{**usual, **play, "vars": variables, "tasks": list(tasks)}]
+
+
+def ours(config: object = None, identity: str = "d1", **fields: Any) -> dict[str, Any]:
+    """Return a deployment with this tool; its config is text."""
+    text = config if isinstance(config, str) or config is None else json.dumps(config, indent=2)
+    return deployment(identity, text, group="ansible", **fields)
+
+
+COMMAND = "{{ lookup('pipe', 'touch %s') }}"
+"""A text that runs a command if ansible takes it for a template."""
+
+
+def test_no_text_of_an_input_is_a_template(driver: Driver) -> None:
+    """Texts, keys and items reach files as they are, also through facts and templates, and no command in them runs."""
+    canary = driver.folder / "canary"
+    command = COMMAND % canary
+    values: dict[str, object] = {
+        "word": f"p{command}",
+        "list": [command, "{% raw %}", "{# no comment #}", "12", "yes", "", "~"],
+        "map": {command: ["x", {"deep": command}], "12": "a", "yes": "b", "": "c"},
+        "yes": "{{ word }}",
+    }
+    role = driver.working("ansible") / "templates"
+    role.mkdir(parents=True)
+    (role / "page").write_text("{{ word }}|{{ list[0] }}")
+    expression = "{{ {'word': word, 'list': list, 'map': map, 'yes': vars['yes']} | to_json }}"
+    config = playbook(
+        {
+            "set_fact": {
+                "keys": "{{ map.keys() | list }}",
+                "joined": "{{ list | join(' ') }}",
+                "pairs": "{{ map | dict2items }}",
+            }
+        },
+        {"set_fact": {"again": "{{ keys[0] }}{{ joined }}{{ pairs[0].key }}"}},
+        {"debug": {"msg": "{{ again }} {{ item }}"}, "loop": "{{ list }}"},
+        {"shell": "printf %s {{ word | quote }} > {{ heat_outputs_path }}.shell"},
+        {"template": {"src": "templates/page", "dest": "{{ heat_outputs_path }}.page"}},
+        {"copy": {"content": expression, "dest": "{{ heat_outputs_path }}.seen"}},
+    )
+    result = driver.run(ours(config, inputs=values, outputs=["seen", "shell", "page"]))
+    assert result["deploy_status_code"] == 0, result
+    assert json.loads(result["seen"]) == values
+    assert (result["shell"], result["page"]) == (values["word"], f"p{command}|{command}")
+    assert not canary.exists()
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_trusted_inputs_are_templates(driver: Driver) -> None:
+    """With the option, as in heat-agents, a text may refer to other variables."""
+    config = playbook({"copy": {"content": "{{ greeting }}", "dest": "{{ heat_outputs_path }}.said"}})
+    inputs = {"greeting": "hello {{ who }}", "who": "Ann"}
+    plain = driver.run(ours(config, "d1", inputs=inputs, outputs=["said"]))
+    assert plain["said"] == "hello {{ who }}"
+    trusted = driver.run(ours(config, "d2", inputs=inputs, outputs=["said"], options={"trusted_inputs": True}))
+    assert trusted["said"] == "hello Ann"
+
+
+def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
+    """An input `ansible_…` does not choose the interpreter of modules, and a sentence says that it is left out."""
+    canary = driver.folder / "canary"
+    interpreter = driver.folder / "interpreter"
+    interpreter.write_text(f'#!/bin/sh\ntouch {canary}\nexec {sys.executable} "$@"\n')
+    interpreter.chmod(0o755)
+    config = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [{"ping": {}}]}]
+    given = {"ansible_python_interpreter": str(interpreter), "ansible_connection": "no.such.one"}
+    chosen = playbook({"ping": {}})
+    assert driver.run(ours(chosen, "d1", inputs=given))["deploy_status_code"] == 0
+    assert not canary.exists()
+    del given["ansible_connection"]
+    trusted = driver.run(ours(config, "d2", inputs=given, options={"trusted_inputs": True}))
+    assert trusted["deploy_status_code"] == 0, trusted
+    assert canary.exists()
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver, tmp_path: Path) -> None:
+    """Before 2.19, a key of a map without texts has no mark, so the playbook does not run with it."""
+    old = tmp_path / "old"
+    old.write_text('#!/bin/sh\n[ "$1" != --version ] || { echo "ansible-playbook [core 2.14.18]"; exit; }\ntouch ran\n')
+    old.chmod(0o755)
+    inputs = {"map": {"a": {COMMAND % "x": 1}, "b": "text"}}
+    config = playbook({"copy": {"content": "{{ map.a | to_json }}", "dest": "{{ heat_outputs_path }}.seen"}})
+    new = driver.run(ours(config, "d1", inputs=inputs, outputs=["seen"]))
+    assert json.loads(new["seen"]) == inputs["map"]["a"], new
+    driver.environment["HEAT_ANSIBLE_CMD"] = str(old)
+    result = driver.run(ours(config, "d2", inputs=inputs, outputs=["seen"]))
+    assert result["deploy_status_code"] == 125
+    assert "the input map has a key with «{», which ansible-core before 2.19" in result["deploy_stderr"]
+    assert not (driver.working("ansible") / "ran").exists()

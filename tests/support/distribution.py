@@ -1,0 +1,59 @@
+"""The order of the tests, and which of them one process runs together: pytest-xdist's groups, from the marks of tests.
+
+- `xdist_group(name)`: one process runs all tests of the group. A test without the mark is in the group of its file,
+  and a test of the real cloud in the group of the cloud, which takes a minute to start.
+- `apart`: the test shares nothing with the others of its file, which take long, so any process may run it.
+- `takes(seconds)`: what a file, or a test that is apart, takes about. The longest begin first, so that all processes
+  end together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+_TESTS = Path(__file__).parents[1]
+
+_CLOUD = "cloud"
+"""The group of the tests that share the real cloud."""
+
+
+def distribute(items: list[pytest.Item]) -> None:
+    """Put each test into a group, and the groups that take longest first."""
+    longest: dict[str, float] = {}
+    groups = {}
+    for item in items:
+        groups[item] = group = _group(item)
+        longest[group] = max(longest.get(group, 0.0), _seconds(item))
+    longest[_CLOUD] = float("inf")  # it is the longest by far
+    place = {group: number for number, group in enumerate(longest)}
+    items.sort(key=lambda item: (-longest[groups[item]], place[groups[item]]))
+
+
+def _group(item: pytest.Item) -> str:
+    """Return the group of a test, and mark it with it; its own name where it is by itself."""
+    mark = item.get_closest_marker("xdist_group")
+    if mark is not None:
+        return str(mark.kwargs.get("name", mark.args[0] if mark.args else ""))
+    if "one_cloud" in _fixtures(item):
+        name = _CLOUD
+    elif item.get_closest_marker("apart"):
+        return item.nodeid
+    else:
+        name = (
+            str(item.path.relative_to(_TESTS).with_suffix("")) if item.path.is_relative_to(_TESTS) else item.path.stem
+        )
+    item.add_marker(pytest.mark.xdist_group(name))
+    return name
+
+
+def _seconds(item: pytest.Item) -> float:
+    mark = item.get_closest_marker("takes")
+    return float(mark.args[0]) if mark else 0.0
+
+
+def _fixtures(item: pytest.Item) -> Iterable[str]:
+    found: Iterable[str] = getattr(item, "fixturenames", ())
+    return found
