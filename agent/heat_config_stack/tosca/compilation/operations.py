@@ -165,7 +165,9 @@ class Scripts:
                 continue
             inside = self.inside(path)
             made.config.setdefault("files", {})[inside] = content
-            made.places.append({"file": inside, "to": to, "until": "delete"})
+            mode = document.files.mode(path)
+            private = {} if mode & 0o004 else {"mode": f"{mode:04o}"}
+            made.places.append({"file": inside, "to": to, "until": "delete", **private})
         return made
 
     # Files.
