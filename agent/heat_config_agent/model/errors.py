@@ -173,6 +173,18 @@ def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
     return StateError(f"the machine lacks a resource: {error.strerror}{about}")
 
 
+def refusal(error: OSError | MemoryError | ImportError) -> StateError | None:
+    """Return an error that says which path the machine does not let the agent use; None if the error is another one."""
+    if not isinstance(error, OSError) or error.errno not in _REFUSALS or not error.filename:
+        return None
+    denied = error.errno in (errno.EACCES, errno.EPERM)
+    hint = "run this as the user whom it belongs to, or as root" if denied else ""
+    return StateError(f"cannot use {error.filename}: {error.strerror}", hint=hint)
+
+
+_REFUSALS = frozenset({errno.EACCES, errno.EPERM, errno.ELOOP, errno.ESTALE})
+
+
 def obstacle(error: Exception) -> str:
     """Return in words why a command cannot be started, without any argument or variable: those may be secret."""
     if isinstance(error, OSError):
