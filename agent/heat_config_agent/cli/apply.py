@@ -337,11 +337,8 @@ def _carry_out_requests(settings: Settings, place: Workplace, report: Report) ->
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
-    present = {
-        name
-        for deployment in metadata.parse_all(documents)[0]
-        for name in (deployment.name, deployment.id, deployment.title)
-    }
+    deployments = metadata.parse_all(documents)[0]
+    present = {name for each in deployments for name in (each.name, each.given_name, each.id, each.title)}
     missing = [each for each in only if each not in present]
     if missing:
         raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint="`--plan` shows all of them")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model import signal_numbers
-from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, refusal, shortage
+from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, hindrance, shortage
 from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -44,7 +44,7 @@ def _ended(main: Callable[[list[str]], int]) -> int:
         terminal.complain(f"error: {terminal.line(str(error))}")
         return error.exit_code
     except (OSError, MemoryError, ImportError) as error:
-        foreseen = shortage(error) or refusal(error)
+        foreseen = hindrance(error) if isinstance(error, PermissionError) else shortage(error)
         if foreseen is None:
             raise
         print(f"error: {terminal.line(str(foreseen))}", file=sys.stderr)

@@ -278,7 +278,9 @@ class Agent:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
             running=tuple(entry.title for entry in self.applier.work.running),
-            waiting=self.applier.work.waiting,
+            waiting=self.applier.work.unbegun,
+            blocked=tuple(self.applier.work.blocked.items()),
+            next_try=self._looked + LOOK_INTERVAL,
             reboots=tuple(entry.title for entry in self.applier.work.reboots),
             rebooting=rebooting,
             paused=self.paused,

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 
+from heat_config_agent.deployments import redaction
 from heat_config_agent.model.deployment import (
     STANDARD_OUTPUTS,
     Credentials,
@@ -20,6 +21,7 @@ from heat_config_agent.model.deployment import (
     Mistake,
     Output,
     Target,
+    reference_in,
 )
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, replace
@@ -32,11 +34,6 @@ _SHOWN = 100
 # `re` compiles these patterns when they are first used: most documents need none of them.
 _HALF = "[\ud800-\udfff]"
 """Half of a surrogate pair, which JSON can contain and the name of a file cannot."""
-
-_REFERENCE = r"[a-z][a-z0-9-]{0,31}:"
-"""The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
-
-_REFERENCE_AS_TEXT = r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*"""
 
 _LONGEST_REFERENCE = 500
 
@@ -212,7 +209,7 @@ def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str,
     options = raw.get("options")
     if options is not None and not isinstance(options, Mapping):
         entry.wrong("options", f"expected an object, not {kind_of(options)}")
-    return Deployment(
+    deployment = Deployment(
         id=identity,
         key=protocol.file_key(identity) if identity else _digest(raw),
         name=entry.text("name") or identity,
@@ -230,6 +227,8 @@ def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str,
         signed_configs=evidence[1],
         mistakes=tuple(entry.mistakes),
     )
+    shown = redaction.name_of(deployment, deployment.name)
+    return deployment if shown == deployment.name else replace(deployment, name=shown)
 
 
 def _identity(entry: _Entry) -> str:
@@ -256,18 +255,6 @@ def _inputs(entry: _Entry) -> Iterable[Input]:
             value = protocol.as_text(value)
         hidden = item.get("hidden") is True or item.get("no_echo") is True
         yield Input(name=str(item["name"]), value=value, type=kind, hidden=hidden, references=references)
-
-
-def reference_in(value: object) -> str:
-    """Return SCHEME:REFERENCE if a value is `{secret: "SCHEME:REFERENCE"}`; empty for any other value.
-
-    It may be text, too: in templates, parameters of the type string turn the object into JSON, or into Python's form.
-    """
-    if isinstance(value, str):
-        match = re.fullmatch(_REFERENCE_AS_TEXT, value) if value[:1] == "{" else None
-        return match[1] if match else ""
-    text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
-    return text if isinstance(text, str) and re.match(_REFERENCE, text) else ""
 
 
 def _references(value: object, kind: str) -> tuple[str, ...]:
