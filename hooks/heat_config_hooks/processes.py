@@ -35,6 +35,11 @@ def boot_id() -> str:
     return f"{_BOOT_ID.read_text(encoding='utf-8').strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
 
 
+def same_kernel(boot: str) -> bool:
+    """Return whether a boot of a container, see `boot_id`, belongs to the present boot of the machine's kernel."""
+    return boot.partition("/")[0] == boot_id().partition("/")[0]
+
+
 def since_boot() -> float:
     """Return the seconds since boot, including suspended time; changes of the clock do not affect them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
@@ -52,6 +57,15 @@ def ticks(pid: int) -> int | None:
         return None
     state, started = fields[0], int(fields[19])
     return None if state in (b"Z", b"X") else started
+
+
+def owner(pid: int) -> int | None:
+    """Return the user of a process; None if it does not exist. The owner of its folder in /proc may be root instead."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
 
 
 def alive(pid: int, started: int) -> bool:

@@ -137,7 +137,13 @@ def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
 def entry(settings: Settings, wanted: str, *, newest: bool = False) -> Entry:
     """Return the deployment that an argument names. Raises AgentError if there is none, or several."""
     status = settings.command("status")
-    return find(journal.read(settings.state), wanted, str(settings.state), newest=newest, status=status)
+    entries = journal.read(settings.state)
+    if not entries:
+        from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
+
+        if elsewhere := agents.hint(settings.state, settings.options, os.environ, "status"):
+            raise AgentError(f"no deployment {wanted!r} in {settings.state}", hint=elsewhere)
+    return find(entries, wanted, str(settings.state), newest=newest, status=status)
 
 
 def find(
