@@ -289,7 +289,6 @@ def test_secrets_are_on_no_command_line_and_do_not_stay(driver: Driver, tmp_path
     """The list of processes has no inputs, files are private, and they are removed after the run."""
     config = f"""
 import json, os, pathlib, sys
-from support import pace
 words = pathlib.Path("/proc/self/cmdline").read_bytes().decode().split("\\0")
 variables = pathlib.Path("/proc/self/environ").read_bytes().decode()
 run = pathlib.Path(words[2]).parent

@@ -303,16 +303,20 @@ def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *,
 
 def _why(settings: Settings, root: Stack) -> list[str]:
     """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
-    store, conceal = root.world.store, root.world.conceal
+    store, conceal, undone = root.world.store, root.world.conceal, root.record.undone or {"reason": "", "runs": []}
     room = terminal.width() - 1 if terminal.is_live() else 0
-    reason = conceal.text(root.record.reason)
-    lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
-    for each in deployments.failed_last(root):
-        path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
-        printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
+    began = f"rolled back after: {undone['reason']}" if undone["reason"] else ""
+    reasons = [terminal.line(conceal.text(reason)) for reason in (began, root.record.reason) if reason]
+    lines = [line for reason in reasons for line in (textwrap.wrap(reason, room) if room else [reason])]
+    runs = [(each["path"], each["stderr"], f"{root.name}/{each['id']}") for each in undone["runs"]]
+    for failed in deployments.failed_last(root):
+        path = deployments.path_of(store, failed.id)
+        runs.append((path, str(failed.outputs.get("deploy_stderr") or ""), f"{root.name}/{path}"))
+    for path, stderr, name in runs:
+        printed = conceal.text(stderr).rstrip().splitlines()
         shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
-        lines += [f"{terminal.line(path)} printed last:", *shown] if shown else []
-        lines.append(f"`{terminal.line(settings.command('log', path))}` shows all of its output")
+        lines += [f"{terminal.line(f'{root.name}/{path}')} printed last:", *shown] if shown else []
+        lines.append(f"`{terminal.line(settings.command('log', name))}` shows all of its output")
     lines += _way_out(settings, root)
     return [
         terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)
