@@ -85,6 +85,7 @@ class Agent:
         )
         self.journal, self._deployed = place.journal, place.deployed
         self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
+        self.applier.limit_output(at_start=True)
         self.pruning.request()
         self.settings = settings
         self.stale = True

@@ -296,7 +296,9 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
 
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
-    sentence = "\n".join(str(mistake) for mistake in mistakes)
+    locate = deployment.located
+    placed = [locate(mistake) if locate and not mistake.place else mistake for mistake in mistakes]
+    sentence = "\n".join(str(mistake) for mistake in placed)
     return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
 
 

@@ -58,6 +58,11 @@ class Workload:
         return [self._journal.entries[key] for key in self._launcher.active]
 
     @property
+    def output_due(self) -> float | None:
+        """Seconds until output has to be shortened; None if none is written."""
+        return self._launcher.due
+
+    @property
     def waiting(self) -> int:
         """The number of deployments that wait for their turn."""
         return len(self._queue)
