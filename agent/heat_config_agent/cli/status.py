@@ -189,6 +189,8 @@ def _waits(state: Path) -> str:
     """Return what an accepted deployment waits for."""
     if pause := asked.paused(state):
         return f"waits: the agent is paused ({pause[0]})"
+    if _daemon(state) and health.read(state).get("reboot"):
+        return "waits for a reboot of the machine"
     return "waits for its turn" if _daemon(state) else "not started yet: the next run starts it"
 
 
@@ -234,7 +236,8 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     pending = [source for source in sources if source.get("working") is None and source.get("name") in TRANSPORTS]
     problems += [f"{source.get('name')} has not answered yet" for source in pending]
     if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
-        problems.append("no source has answered")
+        ever = any(source.get("answered") for source in sources)
+        problems.append("no source answers now" if ever else "no source has answered")
     troubles = agent["troubles"]
     problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
