@@ -86,7 +86,7 @@ def daemon(request: pytest.FixtureRequest, machine: Machine) -> Iterator[Daemon]
     daemon.end()
 
 
-@pytest.fixture(params=["apply", "alone"])
+@pytest.fixture(params=["apply", pytest.param("alone", marks=pytest.mark.slow)])
 def driver(request: pytest.FixtureRequest, tmp_path: Path, machine: Machine, heat: SignalServer) -> Driver:
     """The way in which a hook carries out deployments: by the agent, and then by the hook alone.
 

@@ -54,6 +54,15 @@ def ticks(pid: int) -> int | None:
     return None if state in (b"Z", b"X") else started
 
 
+def owner(pid: int) -> int | None:
+    """Return the user of a process; None if it does not exist. The owner of its folder in /proc may be root instead."""
+    try:
+        with open(f"/proc/{pid}/status", "rb") as file:
+            return next(int(line.split()[1]) for line in file if line.startswith(b"Uid:"))
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+
+
 def alive(pid: int, started: int) -> bool:
     """Return whether the process with this id is still the one with this start time."""
     return ticks(pid) == started

@@ -40,42 +40,6 @@ LEAVES = "heat_config_left"
 """The key of a deployment that asks for a cleanup, see `Request.leaves`."""
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
-RESERVED: Mapping[str, str] = {
-    "the agent": r"HEAT_(HOOK_)?RUN(_WORD|_SUPERVISOR)?|HEAT_ARTIFACTS",
-    "shells": r"PATH|IFS|OPTIND|CDPATH|ENV|BASH_ENV|BASH_XTRACEFD|BASHOPTS|SHELLOPTS|EXECIGNORE|PS4|PROMPT_COMMAND"
-    r"|GLOBIGNORE|PWD|OLDPWD|FPATH|ZDOTDIR|INPUTRC",
-    "the loader and the C library": r"LD_.*|_RLD.*|GLIBC_TUNABLES|GCONV_PATH|LOCPATH|NLSPATH|LOCALDOMAIN|RES_OPTIONS"
-    r"|HOSTALIASES|TERMINFO(_DIRS)?|TERMCAP|TERMPATH",
-    "OpenSSL": r"OPENSSL_(CONF|CONF_INCLUDE|ENGINES|MODULES)",
-    "Python": r"PYTHON[A-Z0-9]+|PYTHON_PRESITE"
-    r"|PIP_(?!(EXTRA_)?INDEX_URL|TRUSTED_HOST|PROXY|(CLIENT_)?CERT|(DEFAULT_)?TIMEOUT|RETRIES|VERSION).*",
-    "Perl": r"PERL(LIB|IO|IO_DEBUG|5[A-Z_]+|_MB_OPT|_MM_OPT)",
-    "Ruby": r"RUBY[A-Z]+|RUBYGEMS_GEMDEPS|GEM_(HOME|PATH|SPEC_CACHE|REQUIREMENT_.*)|BUNDLE_(GEMFILE|PATH|BIN|.*CONFIG)",
-    "Node.js": r"NODE_(OPTIONS|PATH|REPL_EXTERNAL_MODULE)|NPM_CONFIG_(.*CONFIG|PREFIX|SCRIPT_SHELL|NODE_OPTIONS)",
-    "Java": r"CLASSPATH|(JAVA_TOOL|_JAVA|JDK_JAVA|JDK_JAVAC|IBM_JAVA|OPENJ9_JAVA)_OPTIONS",
-    "Lua": r"LUA_(INIT|PATH|CPATH)(_5_[0-9]+)?",
-    "R": r"R_(HOME|LIBS(_.*)?|PROFILE(_.*)?|ENVIRON(_.*)?|DEFAULT_PACKAGES)",
-    "PHP": r"PHPRC|PHP_INI_SCAN_DIR",
-    "Tcl": r"TCLLIBPATH|(TCL|TK)_LIBRARY",
-    "Guile": r"GUILE_(LOAD_PATH|LOAD_COMPILED_PATH|EXTENSIONS_PATH)",
-    "Erlang": r"ERL_(LIBS|.*FLAGS)",
-    ".NET": r"DOTNET_(STARTUP_HOOKS|ADDITIONAL_DEPS|SHARED_STORE)"
-    r"|(DOTNET|COMPLUS|CORECLR|COR)_(.*PROFILER.*|.*PROFILING)",
-    "Go and Rust": r"GOFLAGS|RUSTC(_WORKSPACE)?_WRAPPER",
-    "Git and other version control": r"GIT_(.*COMMAND|EXEC_PATH|TEMPLATE_DIR|CONFIG.*|SSH.*|ASKPASS|.*EDITOR|PAGER"
-    r"|EXTERNAL_DIFF|DIR|COMMON_DIR|WORK_TREE|ALLOW_PROTOCOL)|HGRCPATH|SVN_SSH|CVS_RSH|RSYNC_(RSH|CONNECT_PROG)",
-    "Ansible": r"ANSIBLE_(CONFIG|LIBRARY|MODULE_UTILS|HOME|.*PLUGINS?|.*PATHS?)",
-    "make and compilers": r"MAKEFILES|(GNU)?MAKEFLAGS|MFLAGS|GCC_EXEC_PREFIX|COMPILER_PATH",
-    "less, ssh and sudo, which start other programs": r"LESS(OPEN|CLOSE|KEY.*)|(SSH|SUDO)_ASKPASS",
-    "libraries with plug-ins": r"GIO_(EXTRA_MODULES|MODULE_DIR)|GTK_(MODULES|PATH)|QT_PLUGIN_PATH",
-}
-"""Variables that change how programs start, load code or find files, by the program they belong to.
-
-An input never sets one of them.
-Variables that only name a server or configure an application are not among them: `PIP_INDEX_URL`, `JAVA_OPTS`,
-`NODE_ENV`.
-"""
-
 MAX_VARIABLE = 128 * 1024 - 1
 """The longest `NAME=value` in bytes. Linux starts no program with a longer one (MAX_ARG_STRLEN, minus the NUL)."""
 
@@ -276,13 +240,13 @@ def text_of(config: object, expected: str) -> str:
 def environment(request: Request) -> dict[str, str]:
     """Return the inputs as environment variables, except those that cannot or must not be variables.
 
-    Left out are inputs whose name is not a valid variable or is in `RESERVED`, values that are too long, and
-    credentials. The file `HEAT_INPUTS_FILE` has all inputs except the credentials.
+    Left out are inputs whose name is not a valid variable or is `reserved`, values that are too long, and credentials.
+    The file `HEAT_INPUTS_FILE` has all inputs except the credentials.
     """
     variables: dict[str, str] = {}
     room = MAX_VARIABLES
     for name, value in visible_inputs(request).items():
-        if not re.fullmatch(_VARIABLE, name) or reserved(name):
+        if not re.fullmatch(_VARIABLE, name) or reserved(name, value):
             continue
         text = as_text(value).replace("\0", "")
         length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))
@@ -292,20 +256,27 @@ def environment(request: Request) -> dict[str, str]:
     return variables
 
 
-@functools.lru_cache(maxsize=256)  # the operations of a service have inputs of the same names
-def reserved(name: str) -> str:
-    """Return the owner of a variable in `RESERVED`; empty if the name is not reserved."""
-    if name[:1].islower():  # as most inputs; compiling the patterns takes longer than most of a run
+_IN_LOWER_CASE = ("fish_", "npm_", "pnpm_", "yarn_", "rvm_", "dkms_", "shell_escape", "openin_", "openout_", "texmf_")
+"""The beginnings of all reserved names that begin with a lower-case letter."""
+
+
+def reserved(name: str, value: object = None) -> str:
+    """Return the programs that a variable affects, if the list of reserved variables has it; else empty."""
+    if name.startswith("TOSCA_") or (name[:1].islower() and not name.lower().startswith(_IN_LOWER_CASE)):
         return ""
-    return next((program for program, pattern in RESERVED.items() if re.fullmatch(pattern, name)), "")
+    from heat_config_hooks import reserved as listed  # noqa: PLC0415  # most inputs do not need the list
+
+    return "" if name in listed.PLAIN and str(value).isalpha() else listed.owner(name)
 
 
-def left_out(request: Request) -> tuple[str, ...]:
-    """Return a sentence for each input that is not in the environment because its name is reserved."""
-    programs = {name: reserved(name) for name in visible_inputs(request)}
+def left_out(request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE") -> tuple[str, ...]:
+    """Return a sentence for each input that is not in the environment because its name is reserved.
+
+    `elsewhere` ends the sentences.
+    """
+    programs = {name: reserved(name, value) for name, value in visible_inputs(request).items()}
     return tuple(
-        f"the input {name} is not in the environment, because that variable affects {program}; "
-        "it is in $HEAT_INPUTS_FILE"
+        f"the input {name} is not in the environment, because that variable affects {program}{elsewhere}"
         for name, program in programs.items()
         if program
     )

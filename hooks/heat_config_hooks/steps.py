@@ -30,8 +30,10 @@ _ARGUMENTS = "steps.json"
 """The file in the folder of the run from which the process reads what to do."""
 
 
-def command(module: str, request: protocol.Request, place: protocol.Workplace, **variables: str) -> protocol.Command:
-    """Return the command that calls `carry_out` of `module` (its `__name__`).
+def command(
+    module: str, request: protocol.Request, place: protocol.Workplace, notes: Sequence[str] = (), **variables: str
+) -> protocol.Command:
+    """Return the command that calls `carry_out` of `module` (its `__name__`), with notes for the log.
 
     `variables` are added to the environment of the process.
     """
@@ -48,6 +50,7 @@ def command(module: str, request: protocol.Request, place: protocol.Workplace, *
         argv=(sys.executable, "-I", *alphabet.UTF8_MODE, "-m", "heat_config_hooks.steps", str(place.run)),
         cwd=place.run,
         environment=variables,
+        notes=tuple(notes),
     )
 
 

@@ -61,13 +61,13 @@ def test_bad_usage_is_told_by_the_exit_code(machine: Machine, arguments: list[st
 
 
 @pytest.mark.parametrize("document", ["missing.json", "folder"])
-def test_no_source_is_told_by_the_exit_code(machine: Machine, document: str) -> None:
-    """A document that cannot be had comes to 3, and is named with the reason."""
+def test_missing_file_is_bad_usage(machine: Machine, document: str) -> None:
+    """A FILE that is not there, or a folder without documents, comes to 2, and is named with the reason."""
     (machine.folder / "folder").mkdir()
 
     ran = machine.apply(machine.folder / document)
 
-    assert ran.code == 3
+    assert ran.code == 2
     assert str(machine.folder / document) in ran.err
     assert "Traceback" not in ran.err
 

@@ -159,6 +159,7 @@ def test_a_mistake_in_the_artifacts(machine: Machine, heat: SignalServer, files:
     assert files.asked == []
 
 
+@pytest.mark.slow
 def test_a_playbook_finds_its_roles(machine: Machine, heat: SignalServer, files: Files) -> None:
     """Roles and collections that were fetched are found by their names."""
     if not (BIN / "ansible-playbook").exists():

@@ -50,6 +50,7 @@ def test_a_secret_comes_from_barbican(machine: Machine, cloud: Cloud) -> None:
     assert planted.leaks(((str(path), path.read_bytes()) for path in files), planted.pattern(planted.WORD)) == []
 
 
+@pytest.mark.slow
 def test_what_barbican_refuses_fails_the_deployment_with_a_sentence(machine: Machine, cloud: Cloud) -> None:
     """Nothing that a server says is repeated, and nothing is asked for what is no secret's id."""
     said = "the provider 'barbican' has failed: "

@@ -22,6 +22,7 @@ from heat_config_agent.runs import scopes
 from heat_config_agent.settings import effective
 from heat_config_agent.state import health, lock
 from heat_config_agent.state.health import Health
+from heat_config_hooks import processes
 from support import cloud, http, proxy, proxy_faults
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
@@ -474,7 +475,7 @@ def test_an_agent_that_is_stuck_is_reported(machine: Machine) -> None:
         assert "no answer from heat" in warnings
         assert "HTTP 500" in warnings
         assert "for the test -> heat-config-agent resume" in warnings
-        health.write(machine.state, Health(**usual, at=time.time() - 3600))  # type: ignore[arg-type]
+        health.write(machine.state, Health(**usual, boot=processes.boot_id(), up=processes.since_boot() - 3600))  # type: ignore[arg-type]
         assert "has reported nothing for 60 minutes" in one(doctor(machine, {}), Verdict.FAILED, "agent")
 
 

@@ -79,6 +79,7 @@ def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
     assert "svg" in done.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -124,6 +125,7 @@ def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str
     assert sorted(runs(machine)) == ["d1", "d2", "d3", "d4"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from support.http import Answer, Stub
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.stage import may_mount
-from support.tools import need_salt
+from support.tools import need_outside_tmp, need_salt
 
 SH = "#!/bin/sh\n"
 ALL = {"network": True, "home": True, "tmp": True, "system": "strict"}
@@ -148,6 +149,7 @@ def test_each_level_means_what_it_says(
     assert result(heat)["deploy_stdout"] == "".join(f"{place}\n" for place in writable.split()) + content
 
 
+@pytest.mark.slow
 def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
     """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
@@ -309,6 +311,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
 @pytest.mark.parametrize("tool", ["ansible", "salt"])
 def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
     """Each tool can write to the folders and caches that it needs."""
+    need_outside_tmp()
     path = f"{need_salt() if tool == 'salt' else BIN}:/usr/bin:/bin"
     config = {
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
@@ -319,3 +322,31 @@ def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
     done = machine.apply([isolated("d1", config, levels, group=tool)], PATH=path)
     assert done.code == 0, done.out + machine.agent("log", "d1").err
     assert not Path("/tmp/of-a-tool").exists()
+
+
+@pytest.fixture
+def in_tmp() -> Iterator[Path]:
+    """An agent that is installed below /tmp; the Python to run it with."""
+    with tempfile.TemporaryDirectory(prefix="heat-agent-", dir="/tmp") as folder:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        [packages] = Path(folder).glob("lib/python3*/site-packages")
+        places = [place for place in sys.path if Path(place).name in ("agent", "hooks", "site-packages")]
+        (packages / "places.pth").write_text("\n".join(places))
+        yield Path(folder) / "bin/python"
+
+
+def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(machine: Machine, in_tmp: Path) -> None:
+    """Of an agent below /tmp, a tool that needs more of its modules is not run; a script is."""
+    levels = {"tmp": True}
+    given = [isolated("tool", "print(1)\n", levels, group="python"), isolated("script", f"{SH}echo ran\n", levels)]
+    program = "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"
+    words: list[str | Path] = [in_tmp, "-c", program, "--state-dir", machine.state, machine.write(given)]
+    done = subprocess.run(words, env=machine.environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert machine.agent("log", "script").out == "ran\n"
+    assert machine.agent("log", "tool").out == ""
+    why = "cannot start tool: its isolation hides the agent's Python in "
+    shown = machine.agent("show", "tool").out
+    assert why in shown
+    assert "install the agent in another folder" in shown
+    assert "126" in shown

@@ -47,6 +47,7 @@ def test_a_deployment_names_the_package_that_it_needs(machine: Machine, without:
     assert (done.code, (machine.folder / "data/common.json").exists()) == (0, True)
 
 
+@pytest.mark.slow
 def test_the_hooks_of_a_machine_name_the_package(machine: Machine, without: dict[str, Any]) -> None:
     """All of its tools, and those that deployments of the machine need; with the package, none."""
     assert machine.apply([hiera(machine), deployment("d2")]).code == 0

@@ -143,6 +143,7 @@ def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServ
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path, heat: SignalServer) -> None:
     """A link to a file of root's is no output, whatever its folder is by then; and nothing of root's is removed."""
     secret, folder = machine.folder / "secret", machine.folder / "folder"
@@ -236,6 +237,7 @@ def test_output_is_roots_again_once_it_is_final(machine: Machine, place: Path) -
     link.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["python", "ansible", "puppet", "salt", "chef"])
 def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str) -> None:
     """Each tool runs and reports as that user, who owns the files that it makes."""
@@ -323,6 +325,7 @@ def test_a_timeout_ends_everything_of_that_user(machine: Machine, place: Path) -
     assert list(place.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     1,
     "kill -9 of the agent at transitions of a run of another user; and of the process that reports",

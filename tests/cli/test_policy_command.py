@@ -101,6 +101,7 @@ def test_a_machine_without_a_policy_says_so(governed: Governed) -> None:
     assert json.loads(governed.agent("policy", "explain", "--json").out)["present"] is False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rules", "why"),
     [

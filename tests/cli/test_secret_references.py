@@ -93,6 +93,7 @@ def test_a_run_gets_its_secrets_and_leaves_none(machine: Machine, heat: SignalSe
     assert traces(machine) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ansible", "python", "puppet"])
 @pytest.mark.usefixtures("vault")
 def test_other_tools_get_their_secrets(machine: Machine, tool: str) -> None:
@@ -305,6 +306,7 @@ topology_template:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["hot", "tosca"])
 @pytest.mark.usefixtures("vault")
 def test_stacks_pass_references_through(machine: Machine, language: str) -> None:

@@ -112,6 +112,7 @@ def _age(path: Path) -> None:
     path.write_bytes(b"\0".join((digest, b"1.0", rest)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_is_changed_is_looked_at(idle: Machine, name: str) -> None:
     """After any change the shortcut is not taken, and pending work is done."""

@@ -177,6 +177,7 @@ def test_a_path_is_followed_with_the_list_next_to_it(followed: Followed, alice: 
     assert followed.ran == ["d1", "d2", "red"]
 
 
+@pytest.mark.slow
 def test_what_was_in_force_before_the_rule_is_not_replayed(
     governed: Governed, followed: Followed, tmp_path: Path
 ) -> None:

@@ -121,6 +121,7 @@ def test_an_archive_is_signed_as_a_whole(governed: Governed, alice: Signer, tmp_
         assert proof.read_text() == "ran\n" * number
 
 
+@pytest.mark.slow
 def test_a_followed_revision_runs_by_the_signature_of_its_commit(
     governed: Governed, alice: Signer, tmp_path: Path
 ) -> None:

@@ -20,7 +20,6 @@ PLUGIN = """
 import pathlib
 
 from heat.engine import attributes, properties, resource
-from support import pace
 
 HERE = pathlib.Path(__file__).parent.parent
 
@@ -239,6 +238,7 @@ def test_a_snapshot_is_shown_without_secrets(archive: Archive) -> None:
     assert data["status"] == "COMPLETE"
 
 
+@pytest.mark.slow
 def test_a_snapshot_that_fails(archive: Archive) -> None:
     """A failed snapshot is kept with the reason, cannot be restored, and can be deleted."""
     archive.create()
@@ -273,6 +273,7 @@ def test_a_stack_is_deleted_with_its_snapshots(archive: Archive) -> None:
     assert archive.states() == {}
 
 
+@pytest.mark.slow
 def test_a_killed_snapshot_is_completed(archive: Archive) -> None:
     """The same command completes it, and there is one snapshot; any other command completes it before its own work."""
     archive.create()

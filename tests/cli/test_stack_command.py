@@ -303,6 +303,7 @@ printf "Hello, $who!" > $heat_outputs_path.greeting
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [False, True], ids=["create", "update"])
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["KILL", "INT"])
 def test_after_an_interruption_the_same_command_goes_on(stacks: Stacks, number: int, update: bool) -> None:

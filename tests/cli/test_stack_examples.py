@@ -58,6 +58,7 @@ def asked(port: int) -> str:
         return ""
 
 
+@pytest.mark.slow
 def test_the_shop_serves_as_long_as_it_is_to(machine: Machine, port: int) -> None:
     """Two tiers: the web tier shows what is in the database, rests with the stack, and goes with it."""
     given = ["--parameter", f"folder={machine.folder / 'made'}", "--parameter", f"port={port}"]

@@ -52,6 +52,7 @@ def random_nodes(seed: int) -> list[Node]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
     """In any graph, lines and boxes do not overlap, and all of them are on the page."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from support.machine import Done, Machine
 
 PLUGIN = """
@@ -89,6 +91,7 @@ def without_plugin(machine: Machine, *words: str) -> Done:
     return machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
 
 
+@pytest.mark.slow
 def test_a_stack_whose_plugin_is_gone_is_shown_and_forgotten(machine: Machine) -> None:
     """Its records can be read, but only the plug-in could change or delete the resource."""
     template = Path(machine.folder / "t.yaml")

@@ -126,6 +126,7 @@ def stack(machine: Machine) -> Stack:
     return Stack(machine)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     4,
     "a hidden parameter goes into a script, into its inputs under other names, and out of it in many forms",
@@ -163,6 +164,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", FAILURES.values(), ids=FAILURES)
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "JSON"])
 def test_no_reason_shows_a_secret_parameter(stack: Stack, script: str, words: list[str]) -> None:
@@ -212,6 +214,7 @@ resources:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("resource", RUNTIME.values(), ids=RUNTIME)
 def test_no_failure_of_a_resource_shows_a_secret_parameter(stack: Stack, resource: str) -> None:
     """The failure of a resource shows no hidden parameter, also not one of a child stack."""
@@ -256,6 +259,7 @@ outputs:
 """
 
 
+@pytest.mark.slow
 def test_a_common_hidden_value_changes_no_other_value(machine: Machine) -> None:
     """Values that contain it, and values that one deployment hands to another, are exact; only itself is hidden."""
     stack = Stack(machine)

@@ -164,6 +164,7 @@ def test_a_hook_of_ones_own_runs_as_root_whatever_its_options_say(governed: Gove
 # Secrets.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reference",
     [

@@ -15,31 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.model.errors import ExitCode
 from support import pace
 from support.daemon import LONG, Daemon, counting
 from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
-
-
-class Systemd:
-    """A socket as the service manager's."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.bind(str(path))
-        self._socket.settimeout(LONG)
-
-    def until(self, wanted: str) -> list[str]:
-        """Return all messages, up to one that begins so."""
-        found: list[str] = []
-        while not found or not found[-1].startswith(wanted):
-            found.append(self._socket.recv(4096).decode())
-        return found
-
-    def close(self) -> None:
-        self._socket.close()
+from support.service_manager import Systemd
 
 
 @pytest.fixture
@@ -76,6 +58,26 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
     systemd.until("READY=1")
     assert daemon.stop() == 0
     systemd.until("STOPPING=1")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("[agent]\nnonsense = 1\n", "cannot use the settings in "),
+        (
+            "[agent]\nstate_dir = /dev/null/state\n",
+            "cannot use the state directory /dev/null/state: /dev/null is",
+        ),
+    ],
+)
+def test_a_daemon_that_does_not_start_tells_systemd_why(
+    daemon: Daemon, systemd: Systemd, content: str, said: str
+) -> None:
+    """The last status line has the sentence of the error: `systemctl status` shows it when the process has ended."""
+    daemon.path.write_text(content)
+    daemon.start(wait=False, NOTIFY_SOCKET=str(systemd.path))
+    assert systemd.until("STATUS=")[-1].startswith(f"STATUS=not running: {said}")
+    assert daemon.wait() == ExitCode.USAGE
 
 
 @pytest.mark.parametrize("address", ["@heat-config-agent-{pid}", "{folder}/nobody", "relative", ""])

@@ -33,6 +33,7 @@ FASTER = 10_000.0
 SECONDS = 120.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
     """An idle poll costs one request, and no further login."""
@@ -52,6 +53,7 @@ def test_an_idle_poll_is_one_request(tmp_path: Path, transport: str) -> None:
     assert daemon.said("cannot") == 0
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow(tmp_path: Path) -> None:
     """Memory does not grow over ten thousand polls of all transports with all periodic work."""
     with heat.running() as server:

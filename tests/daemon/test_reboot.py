@@ -121,6 +121,7 @@ def test_a_deployment_that_asks_for_a_reboot(
     assert machine.status()["d1"]["reboots"] == 1
 
 
+@pytest.mark.slow
 def test_asking_again_and_again(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path, boot: Callable[[], tuple[str, ...]]
 ) -> None:

@@ -79,6 +79,7 @@ def recorder(tmp_path: Path) -> Path:
     return program
 
 
+@pytest.mark.slow
 def test_variables_outputs_and_actions(driver: Driver) -> None:
     """Inputs keep their types at every action, files next to the playbook are used, and outputs are sent.
 
@@ -121,6 +122,7 @@ def test_variables_outputs_and_actions(driver: Driver) -> None:
         assert (driver.working("ansible") / f"id-{action}_playbook.yaml").is_file()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     """A second deployment with the same config succeeds, and its recap names no task."""
@@ -132,6 +134,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
     assert (first["deploy_status_code"], second["deploy_status_code"]) == (0, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
 def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
     """Standard output is the output of ansible-playbook, byte for byte, and then the outcome of each task."""
@@ -224,6 +227,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     assert driver.run(given)["deploy_status_code"] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_an_inventory(driver: Driver) -> None:
     """It is a file in the working folder or an absolute path, and the recap names each host."""
@@ -258,6 +262,7 @@ def test_an_inventory(driver: Driver) -> None:
         assert says in wrong["deploy_stderr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None:
     """The options name their folders, and the callback of the runner still works."""
@@ -301,6 +306,7 @@ def test_plugins_modules_collections_and_roles_are_found(driver: Driver) -> None
     assert (folder / "called").read_text() == "called called "
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_another_stdout_callback(driver: Driver) -> None:
     """With ansible's own `oneline`, or one without documentation, its output is unchanged and the exit code is kept."""
@@ -354,6 +360,7 @@ TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
 FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}]  # all of them take long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "says", "callback"),
     [
@@ -502,6 +509,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
         each.kill()
 
 
+@pytest.mark.slow
 def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
     config = playbook({"name": "first", "command": "/bin/true"}, {"name": "hang", "command": str(stubborn)})
@@ -515,6 +523,7 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     wait_until(lambda: not living(str(driver.folder)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callback", ["default", "oneline"])
 def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
     """The hook ends all processes of ansible when it gets a TERM that only it gets."""
@@ -552,6 +561,7 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
     assert "\nchanged: second\n2 ok, 1 changed\n" in machine.agent("log", "d1").out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["/", "/proc/nowhere"])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_home_that_is_none(driver: Driver, home: str) -> None:
@@ -565,6 +575,7 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
     assert Path("/.ansible").exists() == before
 
 
+@pytest.mark.slow
 def test_it_is_forgotten(machine: Machine) -> None:
     """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})

@@ -96,6 +96,7 @@ def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
     assert found == ["iso8859-1", "ascii"]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     2,
     "locales whose alphabet is Latin-1 or ASCII, and text that they lack in inputs, outputs and names of files",
@@ -158,6 +159,7 @@ outputs:
 """
 
 
+@pytest.mark.slow
 def test_a_stack_keeps_its_letters_whatever_the_locale(abroad: Machine) -> None:
     """A template, a file that it names, a parameter on the command line, and what comes out."""
     folder = abroad.folder / "Schön für 10 €"

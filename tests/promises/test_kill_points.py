@@ -161,6 +161,7 @@ def test_a_command_with_an_unknown_kill_point_does_nothing(tmp_path: Path, progr
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_product_does_not_kill_itself() -> None:
     """There is no way to have the agent, or a hook, end by a signal of its own or without its ending.
 
@@ -183,6 +184,7 @@ def test_the_product_does_not_kill_itself() -> None:
     assert sorted(found) == sorted(endings)
 
 
+@pytest.mark.slow
 def test_the_product_has_no_faults_in_it() -> None:
     """The product has no variable and no module for fault injection, and does not refer to the tests."""
     assert PRODUCT

@@ -243,6 +243,7 @@ def test_nothing_is_wrong_where_nothing_is(world: World) -> None:
     world.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__.replace("_", " "))
 def test_a_lie_is_found(world: World, lie: Callable[[World], None]) -> None:
     """Each way in which a promise can be broken is seen, and named."""

@@ -43,6 +43,7 @@ def clone() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_make_run_needs_no_privileges_and_stays_in_its_folder(clone: Path) -> None:
     """`make run` in a fresh clone applies the example as any user, and leaves nothing outside the folder."""

@@ -100,6 +100,7 @@ CREATED = [{"op": "create", "text": "one"}]
 SAVED = [*CREATED, {"op": "snapshot", "text": ""}, {"op": "update", "text": "two"}]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)  # a process or two for each moment
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize(

@@ -206,6 +206,7 @@ def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
     assert [each.name for each in working.root.placeholders()] == ["net", "web"]
 
 
+@pytest.mark.slow
 def test_a_long_chain_is_no_deeper_than_a_short_one(working: Working) -> None:
     """A thousand values, each made of the one before, are made, changed and removed."""
     chain = {f"v{at}": value({"attr": [f"v{at - 1}", "value"]} if at else "x") for at in range(1000)}

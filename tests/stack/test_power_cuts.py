@@ -148,6 +148,7 @@ class Life:
             assert entry.id not in names or entry.failed == (entry.id in failed), f"the journal tells of {entry.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.fault(
     1,

@@ -34,6 +34,7 @@ def known(store: Store) -> list[str]:
     return sorted(repr(to_json(each)) for each in records)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     1,
     "any bytes of a stack's records: cut off anywhere, bits flipped, blocks lost, lines repeated or removed",

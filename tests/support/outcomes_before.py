@@ -46,26 +46,34 @@ class Outcomes:
         self._config = config
         self._passed: set[str] = set()
         self._failed: set[str] = set()
-        self._before = _before(config)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note the outcome of a test."""
         name = _plain(report.nodeid)
         if report.failed:
             self._failed.add(name)
+            self._show(name, report)
         elif report.passed and report.when == "call":
             self._passed.add(name)
 
+    def _show(self, name: str, report: pytest.TestReport) -> None:
+        """Name a failed test at once: a run that does not come to its end has shown it."""
+        terminal: pytest.TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        if terminal is not None:
+            reason = report.longreprtext.strip().rpartition("\n")[2]
+            terminal.write_line(f"\nFAILED {name} ({report.when}): {reason}", red=True)
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Count the tests of the run before, and keep what has passed for the next one."""
-        if self._before:
-            terminalreporter.write_line(f"{len(self._before):,} of the tests below passed in the run before this one")
+        before = _before(self._config)
+        if before:
+            terminalreporter.write_line(f"{len(before):,} of the tests below passed in the run before this one")
             place = ("", 0, "")
-            reports = [pytest.TestReport(name, place, {}, "passed", None, "call") for name in self._before]
+            reports = [pytest.TestReport(name, place, {}, "passed", None, "call") for name in before]
             terminalreporter.stats.setdefault("passed", []).extend(reports)
         cache = getattr(self._config, "cache", None)
         if cache and self._passed:
-            cache.set(_PASSED, sorted((self._passed | self._before) - self._failed))
+            cache.set(_PASSED, sorted((self._passed | before) - self._failed))
 
 
 def _plain(nodeid: str) -> str:

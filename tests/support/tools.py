@@ -6,6 +6,7 @@ import functools
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,10 @@ def need_root() -> None:
     """Skip the test where we are not root."""
     if os.geteuid() != 0:
         pytest.skip("only root can do this: run the tests as root")
+
+
+def need_outside_tmp() -> None:
+    """Skip the test where isolated runs cannot see the commands of this checkout."""
+    for path in (Path(sys.prefix), Path(sys.base_prefix).resolve(), Path(__file__).resolve()):
+        if path.is_relative_to("/tmp") or path.is_relative_to("/var/tmp"):
+            pytest.skip(f"an isolated run does not see {path}: put the checkout outside of /tmp and /var/tmp")

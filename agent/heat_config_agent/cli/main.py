@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 def agent() -> int:
     """Run `heat-config-agent`."""
+    _lead_others()
     _use_utf8()
     _end_on_interrupt()
     gc.disable()  # nothing that is loaded now becomes garbage
@@ -33,6 +34,7 @@ def agent() -> int:
 def apply() -> NoReturn:
     """Run `heat-config-apply`, and end the process."""
     memory.keep_no_core()
+    _lead_others()
     _use_utf8()
     output = shortcut.again(sys.argv[1:], os.environ) if sys.stdout is not None else None
     if output is not None and _is_written(output):
@@ -44,6 +46,14 @@ def apply() -> NoReturn:
 
     _loaded()
     _end(runner.run(command.main))
+
+
+def _lead_others() -> None:
+    """In the first process of a container, go on in a child: the first process reaps orphans."""
+    if os.getpid() == 1:
+        from heat_config_agent.cli import first_process  # noqa: PLC0415  # only in containers without an init
+
+        first_process.lead()
 
 
 def _use_utf8() -> None:

@@ -12,7 +12,7 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.deployments import plan
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
-from heat_config_agent.state import lock, requests
+from heat_config_agent.state import agents, lock, requests
 
 _PAUSE = """: Begin nothing new until `heat-config-agent resume`, or for the time of --for. This also holds after a
 restart or a reboot, and for heat-config-apply. Runs that have begun go on, results are delivered, and sources are
@@ -83,10 +83,13 @@ def resume(options: argparse.Namespace) -> int:
 
 def poke(options: argparse.Namespace) -> int:
     """Make the running agent ask its sources now."""
-    state = state_options.of(options).state
+    settings = state_options.of(options)
+    state = settings.state
     process = wake(state)
     if process is None:
-        raise AgentError(f"no agent is running on {state}", hint="start it: `systemctl start heat-config-agent`")
+        elsewhere = agents.hint(state, settings.options, os.environ, "poke")
+        start = "start it: `systemctl start heat-config-agent`"
+        raise AgentError(f"no agent is running on {state}", hint=elsewhere or start)
     terminal.say(f"the agent (process {process}) asks its sources now")
     return ExitCode.OK
 

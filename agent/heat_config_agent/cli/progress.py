@@ -9,7 +9,7 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.deployments.redaction import beginning, concealer, redactor
+from heat_config_agent.deployments.redaction import beginning, concealer, name_of, redactor
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
 from heat_config_agent.model.entry import Entry, Run, State
@@ -358,8 +358,8 @@ def outputs(entry: Entry, deployment: Deployment) -> dict[str, object]:
 def tool(step: Step) -> str:
     """Return the tool of a step, or else its group."""
     if step.job is not None:
-        return step.job.config.tool
-    return step.tool or step.deployment.group or "-"
+        return name_of(step.deployment, step.job.config.tool)
+    return name_of(step.deployment, step.tool or step.deployment.group or "-")
 
 
 def _short(text: str) -> str:

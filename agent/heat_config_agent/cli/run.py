@@ -19,7 +19,7 @@ from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine import notices
 from heat_config_agent.engine.report import Report
 from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, obstacle
 from heat_config_agent.settings import effective
 from heat_config_agent.signals.delivery import Outcome
 from heat_config_agent.signals.notices.notice import Notice, fields
@@ -64,6 +64,21 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "--json requires --once", hint="`heat-config-agent status --json` shows the state of the daemon"
         )
+    notifier = Notifier({} if options.once else os.environ)
+    try:
+        return _run(options, notifier)
+    except AgentError as error:
+        notifier.status(f"not running: {terminal.line(str(error))}")  # systemd shows it after the end of the process
+        raise
+    except (OSError, MemoryError, ImportError) as error:
+        notifier.status(f"not running: {terminal.line(obstacle(error))}")
+        raise
+    except Exception as error:
+        notifier.status(f"ended by a defect: {type(error).__name__} (its log has the details)")
+        raise
+
+
+def _run(options: argparse.Namespace, notifier: Notifier) -> int:
     reread = partial(effective.make, os.environ, config=options.config, state=options.state_dir)
     settings = reread()
     for number in (signal.SIGHUP, signal.SIGUSR1):
@@ -72,7 +87,7 @@ def run(options: argparse.Namespace) -> int:
         if options.once:
             return _once(settings, as_json=options.json)
         threading.excepthook = lambda thread: terminal.defect(thread.exc_value)
-        Daemon(settings, reread, Log(_journal()), Notifier(os.environ)).run()
+        Daemon(settings, reread, Log(_journal()), notifier).run()
     return ExitCode.OK
 
 

@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
         result = {}  # which values are secret is no longer known
     else:
         conceal = concealer(deployment)
-        result = {name: conceal(value) for name, value in result.items()}
+        result = {conceal.text(name): conceal(value) for name, value in result.items()}
     if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
         result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
@@ -96,7 +96,7 @@ def _replaced(entry: Entry, state: Path) -> list[tuple[str, str]]:
 
 def _inputs(deployment: Deployment) -> dict[str, object]:
     conceal = concealer(deployment)
-    return {each.name: MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
+    return {conceal.text(each.name): MASK if is_secret(each) else conceal(each.value) for each in deployment.inputs}
 
 
 def _section(title: str, values: Mapping[str, object]) -> None:

@@ -137,7 +137,13 @@ def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
 def entry(settings: Settings, wanted: str, *, newest: bool = False) -> Entry:
     """Return the deployment that an argument names. Raises AgentError if there is none, or several."""
     status = settings.command("status")
-    return find(journal.read(settings.state), wanted, str(settings.state), newest=newest, status=status)
+    entries = journal.read(settings.state)
+    if not entries:
+        from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
+
+        if elsewhere := agents.hint(settings.state, settings.options, os.environ, "status"):
+            raise AgentError(f"no deployment {wanted!r} in {settings.state}", hint=elsewhere)
+    return find(entries, wanted, str(settings.state), newest=newest, status=status)
 
 
 def find(
@@ -188,7 +194,7 @@ def _matches(entries: Mapping[str, Entry], wanted: str) -> tuple[list[Entry], li
     every = list(entries.values())
     return (
         [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted],
-        [each for each in every if each.name == wanted],
+        [each for each in every if wanted in (each.name, each.given_name)],
         [each for each in every if each.title == wanted or each.owner.endswith(f"/{wanted}")],
         [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)],
     )

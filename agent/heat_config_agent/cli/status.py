@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
-from heat_config_agent.state import asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
@@ -74,8 +75,11 @@ def run(options: argparse.Namespace) -> int:
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
+    elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
+    if elsewhere_hint:
+        problems.insert(1, elsewhere_hint)
     code = ExitCode.FAILED if options.check and problems else ExitCode.OK
     if options.json:
         value = {
@@ -113,6 +117,8 @@ def run(options: argparse.Namespace) -> int:
     if not entries and not known and not skipped:
         if not stacks:
             terminal.say(f"no deployments yet in {state}")
+            if elsewhere_hint:
+                terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
         return ExitCode.OK
     _show_deployments(entries, skipped, state)
     steady = Steady(state)
@@ -185,33 +191,45 @@ def _unfinished(entry: Entry) -> str:
     return f"{name} has run, and its result is not delivered" if entry.state is State.FINISHED else ""
 
 
-def _waits(state: Path) -> str:
+def _waits(entry: Entry, state: Path) -> str:
     """Return what an accepted deployment waits for."""
     if pause := asked.paused(state):
         return f"waits: the agent is paused ({pause[0]})"
-    if _daemon(state) and health.read(state).get("reboot"):
-        return "waits for a reboot of the machine"
-    return "waits for its turn" if _daemon(state) else "not started yet: the next run starts it"
+    process = _daemon(state)
+    if not process:
+        return "not started yet: the next run starts it"
+    report = health.read(state, process)
+    for obstacle in _blocked(state, report):
+        keys = obstacle["deployments"]
+        if why := keys.get(entry.key) if isinstance(keys, Mapping) else None:
+            return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
+        if obstacle["reason"]:
+            return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
+    return "waits for a reboot of the machine" if report.get("reboot") else "waits for its turn"
 
 
-def _daemon(state: Path) -> bool:
-    """Return whether a daemon is running."""
+def _daemon(state: Path) -> int:
+    """Return the process of the daemon; 0 if none is running."""
     holder = lock.holder(state)
-    return holder is not None and holder[1] == lock.DAEMON
+    return holder[0] if holder is not None and holder[1] == lock.DAEMON else 0
 
 
 def _agent(state: Path) -> dict[str, object]:
     """Return the state of the daemon as JSON: whether it is running, and the last health that it has written."""
-    report = health.read(state)
     holder = lock.holder(state)
     running = holder is not None and holder[1] == lock.DAEMON
+    report = health.read(state, holder[0] if running and holder else 0)
     pause = asked.paused(state)
+    doing = str(report.get("doing") or "starting")
+    blocked = _blocked(state, report) if running else []
+    if blocked and not report.get("blocked"):  # the daemon could not report it, or has not yet
+        doing = f"blocked: {blocked[0]['cause']}; {doing}"
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
         "version": report.get("version"),
         "started": report.get("started"),
-        "doing": (report.get("doing") or "starting") if running else "not running",
+        "doing": doing if running else "not running",
         "said": report.get("at"),
         "next_poll": report.get("next_poll") if running else None,
         "paused": {"reason": pause[0], "since": pause[1], "until": pause[2]} if pause else None,
@@ -219,12 +237,48 @@ def _agent(state: Path) -> dict[str, object]:
         "sources": report.get("sources", []),
         "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
+        "blocked": blocked,
+        "silent": round(health.silence(report)) if running else 0,
     }
+
+
+def _blocked(state: Path, report: Mapping[str, object]) -> list[Mapping[str, object]]:
+    """Return the obstacles that the daemon has reported, or else the one that this command sees."""
+    reported = _maps(report.get("blocked"))
+    if reported or not (trouble := run_folder.lacks(state)):
+        return reported
+    words = f"{trouble[0].lower()}{trouble[1:]}"
+    return [{"cause": words, "since": None, "next_try": None, "reason": words, "deployments": {}}]
+
+
+def obstacles(state: Path) -> list[str]:
+    """Return a sentence for each cause that keeps the daemon from beginning its work."""
+    holder = lock.holder(state)
+    if holder is None or holder[1] != lock.DAEMON:
+        return []
+    return [_sentence(each) for each in _blocked(state, health.read(state, holder[0]))]
+
+
+def _sentence(obstacle: Mapping[str, object]) -> str:
+    """Return what an obstacle is, what it keeps from beginning, since when, and when that is tried again."""
+    keys = obstacle.get("deployments")
+    number = len(keys) if isinstance(keys, Mapping) else 0
+    work = f"; {terminal.count(number, 'deployment')} cannot begin" if number else ""
+    since = f"; since {plan.clock(moment)}" if isinstance(moment := obstacle.get("since"), float) else ""
+    return f"blocked: {obstacle.get('cause')}{work}{since}{_next_try(obstacle)}"
+
+
+def _next_try(obstacle: Mapping[str, object]) -> str:
+    moment = obstacle.get("next_try")
+    return f"; next try at {plan.clock(moment)[11:]}" if isinstance(moment, float) else ""
 
 
 def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: bool) -> list[str]:
     """Return the problems of the daemon, one sentence each. One that is `following` sources needs no others."""
     problems = [] if agent["running"] else ["no agent is running"]
+    problems += map(_sentence, _maps(agent["blocked"]))
+    if agent["silent"]:
+        problems.append(f"the agent (process {agent['process']}) has reported nothing for {agent['silent']} s")
     sources = [source for source in _maps(agent["sources"]) if agent["running"] and not source.get("seldom")]
     away = [source for source in sources if source.get("working") is False]
     problems += [f"source {source.get('name')} is failing: {source.get('trouble')}" for source in away]
@@ -314,7 +368,7 @@ def details(entry: Entry, state: Path) -> str:
     """Return what a deployment is doing or waiting for, or how it ended."""
     again = f"; will run again {_next(state)}" if entry.again else ""
     if entry.state is State.ACCEPTED:
-        return _waits(state)
+        return _waits(entry, state)
     if entry.state is State.RUNNING:
         return _running(entry, state / "runs" / entry.key)
     if entry.state is State.REBOOT:

@@ -13,7 +13,7 @@ from heat_config_agent.cli import stack_package, state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode, StateError, UsageError
-from heat_config_agent.state import followed, health, journal, lock
+from heat_config_agent.state import agents, followed, health, journal, lock
 from heat_config_agent.state.followed import Followed
 from heat_config_hooks.values import dataclass
 
@@ -94,9 +94,15 @@ def run(options: argparse.Namespace) -> int:
         look = _stack(settings.state, options.stack, action)
     else:
         look = _deployments(settings.state, options.id or "", action, settings.followed)
+        if lock.holder(settings.state) is None:
+            elsewhere = agents.hint(settings.state, settings.options, os.environ, "wait")
+            if elsewhere:
+                terminal.say(terminal.line(elsewhere), error=True)
     end = None if options.timeout is None else time.monotonic() + options.timeout
     view = look()
+    said: list[str] = []
     while not view.is_done and (end is None or time.monotonic() < end):
+        said = _say_new(status.obstacles(settings.state), said)
         time.sleep(_INTERVAL if end is None else max(min(_INTERVAL, end - time.monotonic()), 0.0))
         view = look()
     if options.json:
@@ -105,6 +111,15 @@ def run(options: argparse.Namespace) -> int:
     else:
         terminal.say(terminal.line(view.line), error=view.code != ExitCode.OK)
     return view.code
+
+
+def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
+    """Print the obstacles that have not been said, whenever they are tried next; return those that there are."""
+    causes = [obstacle.partition("; next try")[0] for obstacle in obstacles]
+    for obstacle, cause in zip(obstacles, causes, strict=True):
+        if cause not in said:
+            terminal.say(terminal.line(obstacle), error=True)
+    return causes
 
 
 def _deployments(state: Path, wanted: str, action: str, names: Sequence[str]) -> Callable[[], _View]:
@@ -176,7 +191,9 @@ def _trouble_of_agent(state: Path, stacks: Mapping[str, Followed | None]) -> str
     holder = lock.holder(state)
     if holder is None or holder[1] != lock.DAEMON:
         return "no agent is running"
-    report = health.read(state)
+    report = health.read(state, holder[0])
+    if obstacles := status.obstacles(state):
+        return "; ".join(obstacles)
     if not health.is_from(report, holder[0]) or report.get("ended") is not None:
         return "the agent is starting"
     sources = report.get("sources")

@@ -85,6 +85,7 @@ class Agent:
         )
         self.journal, self._deployed = place.journal, place.deployed
         self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
+        self.applier.limit_output(at_start=True)
         self.pruning.request()
         self.settings = settings
         self.stale = True
@@ -283,7 +284,9 @@ class Agent:
         """Return the state of the agent for its health file; `troubles` are those that only the caller knows."""
         return Snapshot(
             running=tuple(entry.title for entry in self.applier.work.running),
-            waiting=self.applier.work.waiting,
+            waiting=self.applier.work.unbegun,
+            blocked=tuple(self.applier.work.blocked.items()),
+            next_try=self._looked + LOOK_INTERVAL,
             reboots=tuple(entry.title for entry in self.applier.work.reboots),
             rebooting=rebooting,
             paused=self.paused,

@@ -18,11 +18,13 @@ from heat_config_agent.daemon.status import StatusWriter
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.wakeup import Wakeup
 from heat_config_agent.deployments.plan import clock
+from heat_config_agent.engine.queue import REMINDER, Blocked
 from heat_config_agent.engine.report import Report
-from heat_config_agent.model.errors import AgentError, StateError, shortage
+from heat_config_agent.model.errors import AgentError, StateError, cause, hindrance
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
 from heat_config_agent.state.pruning import SLICE
+from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -55,7 +57,8 @@ class Daemon:
         """Answers that came in while the daemon was resting."""
         self._retry_at = 0.0
         """When the agent retries to write the journal, in monotonic seconds."""
-        self._journal_trouble = ""
+        self._hindrance: Blocked | None = None
+        """The reason why the daemon cannot record anything now."""
         self._settings_trouble = ""
 
     def run(self) -> None:
@@ -68,17 +71,19 @@ class Daemon:
             while not self._wakeup.interrupted:
                 self._heed_signals()
                 try:
-                    self._turn(wakeup)
+                    is_tried = self._turn(wakeup)
                     records = self._following.records() if self._following else ()
                     self._reboot.tend(self._agent.settings, records)
+                    self._agent.prune(SLICE)
+                    if is_tried:
+                        self._go_on()
                 except StateError as error:
-                    self._retry_later(error)
+                    self._retry_later(error, cause(error))
                 except (OSError, MemoryError, ImportError) as error:
-                    lack = shortage(error)
+                    lack = hindrance(error)
                     if lack is None:
                         raise
-                    self._retry_later(lack)
-                self._agent.prune(SLICE)
+                    self._retry_later(lack, cause(error))
             self._notifier.stopping()
             self._write_status(ended=True)
         if self._following:
@@ -87,14 +92,18 @@ class Daemon:
         self._report.note(f"ends; these runs continue: {', '.join(left)}" if left else "ends")
         self._agent.close()
 
-    def _turn(self, wakeup: int) -> None:
-        """Take in new answers, plan, do what can be done, and sleep until something happens or is due."""
+    def _turn(self, wakeup: int) -> bool:
+        """Take in new answers, plan, do what can be done, and sleep until something happens or is due.
+
+        Returns False if it is too early to try again what could not be done.
+        """
         agent = self._agent
         unread, self._unread = self._unread, []
         agent.take_in([*unread, *agent.collection.answers()])
         before = agent.pulse()
         agent.heed("the machine is being rebooted" if self._reboot.is_under_way else "")
-        if time.monotonic() >= self._retry_at:
+        is_tried = time.monotonic() >= self._retry_at
+        if is_tried:
             agent.look()
         if self._following:
             self._following.tend()
@@ -108,12 +117,12 @@ class Daemon:
         else:
             delay = 0.0 if agent.pruning.busy else self._delay
         agent.work(delay, wakeup, before)
-        self._journal_trouble = ""
+        return is_tried
 
     @property
     def _is_at_rest(self) -> bool:
         """True if nothing is left to do but to poll sources."""
-        left = self._status.pending or self._journal_trouble or self._reboot.is_under_way
+        left = self._status.pending or self._hindrance or self._reboot.is_under_way
         return not left and self._agent.at_rest
 
     def _rest(self, wakeup: int) -> None:
@@ -127,6 +136,7 @@ class Daemon:
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)
+            agent.applier.limit_output()
             answers = agent.collection.answers()
             self._unread = [answer for answer in answers if agent.intake.is_news(answer)]
             if self._unread or any(descriptor != answered for descriptor, _ in ready):
@@ -145,6 +155,8 @@ class Daemon:
         agent = self._agent
         retry = max(self._retry_at - time.monotonic(), 0.0)
         delays = [agent.collection.due, max(agent.look_delay, retry), agent.pause_delay]
+        if (output_due := agent.applier.work.output_due) is not None:
+            delays.append(output_due)
         if self._status.pending:
             delays.append(self._status.delay)
         if retry or agent.stale:
@@ -157,11 +169,23 @@ class Daemon:
             delays.append(_REBOOT_DELAY)
         return min(delays)
 
-    def _retry_later(self, error: StateError) -> None:
-        """Go on without the journal for now. Work that was not recorded is found again from the journal later."""
-        if str(error) != self._journal_trouble:
-            self._journal_trouble = str(error)
-            self._report.warn(f"{error}; the agent retries every {RETRY_INTERVAL:g} s")
+    def _go_on(self) -> None:
+        """Note that everything was done that could not be done before."""
+        if self._hindrance is not None:
+            self._report.note(f"the agent goes on: this has passed: {self._hindrance.cause}")
+            self._hindrance = None
+
+    def _retry_later(self, error: StateError, why: str) -> None:
+        """Go on without the journal for now. Work that was not recorded is found again from the journal later.
+
+        `why` has the cause in a few words. The same error is reported again only after `REMINDER` seconds.
+        """
+        before, now, text = self._hindrance, processes.since_boot(), str(error)
+        said = before.said if before else 0.0
+        if before is None or (before.reason != text and before.cause != why) or now - said > REMINDER:
+            said = now
+            self._report.warn(f"{text}; the agent retries every {RETRY_INTERVAL:g} s")
+        self._hindrance = Blocked("", text, why, before.since if before else now, said)
         self._retry_at, self._agent.stale = time.monotonic() + RETRY_INTERVAL, True
         self._agent.pruning.request()  # it may be the disk that is full
         self._write_status()
@@ -204,9 +228,12 @@ class Daemon:
 
     def _write_status(self, *, ended: bool = False) -> None:
         """Write the health file and tell systemd what is going on, when it has changed and from time to time."""
-        troubles = filter(None, [self._journal_trouble, self._settings_trouble, self._reboot.late])
+        troubles = filter(None, [self._settings_trouble, self._reboot.late])
         records = self._following.records() if self._following else ()
         snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles, followed=records)
+        if self._hindrance is not None:
+            blocked = (("", self._hindrance), *snapshot.blocked)
+            snapshot = replace(snapshot, blocked=blocked, next_try=max(self._retry_at, 0.0))
         self._status.write(snapshot, ended=ended)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
 from collections.abc import Hashable, Mapping
@@ -11,6 +10,8 @@ from pathlib import Path
 from heat_config_agent import __version__
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.warned import Warned
+from heat_config_agent.deployments.plan import clock
+from heat_config_agent.engine.queue import Blocked
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.log import Log
 from heat_config_agent.sources import active
@@ -49,6 +50,10 @@ class Snapshot:
     """The names of the deployments that run."""
     waiting: int
     """The number of deployments that wait for their turn."""
+    blocked: tuple[tuple[str, Blocked], ...] = ()
+    """The deployments that could not begin, with their keys; a key is empty where nothing can be recorded at all."""
+    next_try: float = 0.0
+    """When blocked work is tried again, in monotonic seconds."""
     reboots: tuple[str, ...]
     """The names of the deployments that wait for a reboot of the machine."""
     rebooting: bool
@@ -96,8 +101,12 @@ class StatusWriter:
         self._warned = Warned()
         self._metrics_trouble = ""
         self._undelivered = 0
+        self._failed = 0
         self._counted = (0, 0)
         """The journal for which results were counted: the numbers of its changes and entries."""
+        self._next_try = (0.0, 0.0)
+        """When blocked work is tried again: in monotonic seconds, and in seconds since the epoch."""
+        self._spare = health.Spare(state)
         self.notifier = notifier
         self.pending = True
         """True if something has changed that is not written yet."""
@@ -121,8 +130,12 @@ class StatusWriter:
         self._answered = answered
         self._content, self._written, self.pending = content, now, False
         current = self._health(snapshot, line, troubles, ended=ended)
-        with contextlib.suppress(OSError):  # a full disk, for example: systemd has been told
+        try:
             health.write(self._state, current)
+        except OSError:  # a full disk, for example
+            self._spare.write(current)
+        else:
+            self._spare.clear()
         self._metrics_trouble = ""
         if snapshot.metrics_file:
             self._write_metrics(
@@ -157,6 +170,7 @@ class StatusWriter:
             doing=line,
             next_poll=snapshot.next_poll,
             waiting=snapshot.waiting,
+            blocked=self._blocked(snapshot),
             current=snapshot.current,
             paused=snapshot.paused.removeprefix("paused: "),
             reboot=snapshot.reboots,
@@ -177,7 +191,9 @@ class StatusWriter:
     def _line(self, snapshot: Snapshot) -> str:
         """Return the status line."""
         more = " …" if len(snapshot.running) > _NAMED else ""
-        parts = [f"running {', '.join(snapshot.running[:_NAMED])}{more}"] if snapshot.running else []
+        causes = dict.fromkeys(blocked.cause for _, blocked in snapshot.blocked)
+        parts = [f"blocked: {'; '.join(causes)}; next try at {self._clock(snapshot)}"] if causes else []
+        parts += [f"running {', '.join(snapshot.running[:_NAMED])}{more}"] if snapshot.running else []
         if snapshot.waiting:
             parts.append(f"{snapshot.waiting} waiting")
         undelivered = self._count(snapshot)
@@ -191,6 +207,31 @@ class StatusWriter:
         if snapshot.paused:
             parts.append(snapshot.paused)
         return "; ".join(parts) or ("idle" if snapshot.answered else "waiting for the first document")
+
+    def _clock(self, snapshot: Snapshot) -> str:
+        """Return the time of day at which blocked work is tried again."""
+        if snapshot.next_try != self._next_try[0]:  # once: it would not always be the same second
+            self._next_try = snapshot.next_try, time.time() + snapshot.next_try - time.monotonic()
+        return clock(self._next_try[1])[11:]
+
+    def _blocked(self, snapshot: Snapshot) -> tuple[dict[str, object], ...]:
+        """Return `Health.blocked`."""
+        causes: dict[str, dict[str, str]] = {}
+        since: dict[str, float] = {}
+        for key, blocked in snapshot.blocked:
+            causes.setdefault(blocked.cause, {})[key] = blocked.reason
+            since[blocked.cause] = min(blocked.since, since.get(blocked.cause, blocked.since))
+        shift = time.time() - processes.since_boot()
+        return tuple(
+            {
+                "cause": cause,
+                "since": since[cause] + shift,
+                "next_try": self._next_try[1],
+                "reason": reasons.get("", ""),
+                "deployments": {key: reason for key, reason in reasons.items() if key},
+            }
+            for cause, reasons in causes.items()
+        )
 
     def _count(self, snapshot: Snapshot) -> int:
         """Return the number of results to be delivered; they are counted only when the journal has changed."""

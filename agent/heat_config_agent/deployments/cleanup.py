@@ -74,7 +74,7 @@ def key_of(entry: Entry) -> str:
     tool = _tool(entry)
     cleans = _cleans(tool) if tool else ""
     if cleans == "name":
-        return f"{protocol.file_key(entry.name)}.{tool}{CLEANUP_KEY}"
+        return f"{protocol.file_key(entry.given_name)}.{tool}{CLEANUP_KEY}"
     return f"{entry.key}{CLEANUP_KEY}" if cleans else ""
 
 
@@ -144,7 +144,7 @@ def _is_kept(entry: Entry, current: Iterable[Deployment]) -> bool:
     for deployment in current:
         if tool not in selection.tools(deployment):
             continue
-        if by_name and deployment.name == entry.name:
+        if by_name and deployment.given_name == entry.given_name:
             return True
         # A component that uses another tool for its present action keeps what this tool left running.
         config = selection.select(deployment)
@@ -158,7 +158,7 @@ def _cleanup(entry: Entry, key: str) -> Deployment:
     """Return the deployment that cleans up after another one."""
     document = {
         "id": f"{entry.id}-left",
-        "name": entry.name,
+        "name": entry.given_name,
         "group": _tool(entry),
         "inputs": [{"name": "deploy_action", "type": "String", "value": ACTION}],
         protocol.LEAVES: entry.id,

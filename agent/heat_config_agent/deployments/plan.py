@@ -116,7 +116,8 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
     for deployment in current.values():
         if deployment.key in followed:
             continue
-        if only and not {deployment.name, deployment.id, deployment.title}.intersection(only):
+        names = {deployment.name, deployment.given_name, deployment.id, deployment.title}
+        if only and not names.intersection(only):
             steps.append(Step(verb=Verb.SKIP, deployment=deployment, reason=NOT_CHOSEN))
         else:
             step = _step(deployment, known)
@@ -147,7 +148,9 @@ def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:
     name, own = step.job.tool.name, step.deployment
     about = heat_config_hooks.load(name).ABOUT
     same = [other for other in wanted if name in selection.tools(other)] if about.undoes else []
-    if not any(other.name == own.name if about.cleans == "name" else other.owner == own.owner for other in same):
+    if not any(
+        other.given_name == own.given_name if about.cleans == "name" else other.owner == own.owner for other in same
+    ):
         return step
     note = "another deployment has taken its place: nothing was undone"
     reply: Reply = {"deploy_stdout": "", "deploy_stderr": f"{note}\n", "deploy_status_code": 0}
@@ -293,7 +296,9 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
 
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
-    sentence = "\n".join(str(mistake) for mistake in mistakes)
+    locate = deployment.located
+    placed = [locate(mistake) if locate and not mistake.place else mistake for mistake in mistakes]
+    sentence = "\n".join(str(mistake) for mistake in placed)
     return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
 
 

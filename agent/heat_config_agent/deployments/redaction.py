@@ -11,10 +11,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from heat_config_agent.deployments.metadata import reference_in
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import SHORTEST, TELLING, search_for, signatures
-from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input
+from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Input, reference_in
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.reply import STATUS, changed
 
@@ -64,6 +63,24 @@ def secret_inputs(deployment: Deployment) -> list[Input]:
     ]
 
 
+def name_of(deployment: Deployment, name: str) -> str:
+    """Return a name in a deployment (its own, that of its tool or user) with the secrets in it masked.
+
+    Only secrets that the name is long enough for are searched for, so that most names take no time.
+    """
+    inputs = [item for item in deployment.inputs if item.name not in CREDENTIALS and _fits(item.value, name)]
+    beside = deployment.document.get(BESIDE)
+    secret = [item for item in inputs if is_secret(item)]
+    if isinstance(beside, list):
+        secret += [Input(name=BESIDE, value=text) for text in beside if _fits(text, name)]
+    return Concealer(secret).text(name) if secret else name
+
+
+def _fits(value: object, name: str) -> bool:
+    """Return False if a secret value, or a line of it, is certainly too long to be a part of a name."""
+    return not isinstance(value, str) or len(value) <= len(name) + 2 or "\n" in value or value != value.strip()
+
+
 def masked(document: Mapping[str, object]) -> dict[str, object]:
     """Return the part of a deployment's document that may be kept: its names, its inputs and outputs, and no values.
 
@@ -74,7 +91,25 @@ def masked(document: Mapping[str, object]) -> dict[str, object]:
         items = document.get(field)
         known = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
         kept[field] = [_masked_item(item) for item in known]
-    return kept
+    conceal = _search_in(document)
+    return {name: value if name == "id" else conceal(value) for name, value in kept.items()}
+
+
+def _search_in(document: Mapping[str, object]) -> Concealer:
+    """Return a concealer of the secrets in a deployment's document, to be used for the names in it."""
+    items = document.get("inputs")
+    inputs = [
+        Input(name=str(item.get("name")), value=item.get("value", item.get("default")), hidden=bool(_hidden(item)))
+        for item in (items if isinstance(items, list) else [])
+        if isinstance(item, dict) and item.get("value", item.get("default")) != MASK
+    ]
+    beside = document.get(BESIDE)
+    named = [item for item in inputs if item.name not in CREDENTIALS and is_secret(item)]
+    return Concealer([*named, *([Input(name=BESIDE, value=beside)] if isinstance(beside, list) else ())])
+
+
+def _hidden(item: Mapping[str, object]) -> bool:
+    return item.get("hidden") is True or item.get("no_echo") is True
 
 
 def _masked_item(item: Mapping[str, object]) -> dict[str, object]:

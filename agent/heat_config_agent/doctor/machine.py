@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shlex
 import stat
 import subprocess
+import sys
 import tempfile
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,22 +17,19 @@ from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.doctor import Finding, closed, failed, ok, reach, rules, warning
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.runs import scopes
+from heat_config_agent.runs import run_folder, scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
-from heat_config_hooks import protocol
+from heat_config_hooks import HOOKS, processes, protocol
 
 ROOM = 100 * 1024 * 1024
 """Bytes that should be free on the disk of the state directory, for the output of runs."""
 
 INODES = 1000
 """Number of files that the disk should have room for."""
-
-SILENCE = 180.0
-"""Age of the health file in seconds from which the agent counts as stuck; it writes the file every 30 seconds."""
 
 SECONDS = 10.0
 """Seconds that a script of one line may take."""
@@ -48,11 +46,12 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
     yield from reach.check_secrets(settings)
     yield from check_state(settings.state)
     yield from check_scripts(settings)
+    yield from check_folders(settings)
     yield check_runs(settings)
     yield from check_size(settings)
     if not closed(settings.state):
         yield from check_followed(settings)
-        yield from check_agent(settings.state, settings.deployed, resume=settings.command("resume"))
+        yield from check_agent(settings.state, settings.deployed, settings.options, resume=settings.command("resume"))
 
 
 def check_followed(settings: Settings) -> Iterator[Finding]:
@@ -113,14 +112,34 @@ def _permissions(directory: Path) -> Iterator[Finding]:
     if not stat.S_ISDIR(mode):
         return
     if status.st_uid != os.geteuid() and os.geteuid() == 0:
-        text = f"{directory} belongs to another user (uid {status.st_uid}), who could make the agent run anything"
-        yield failed("state", text, f"check its content, then chown -R 0 {shlex.quote(str(directory))}")
+        user = agents.user_name(status.st_uid)
+        if _is_agent_of(user, status.st_uid, directory):
+            text = f"{directory} is the state of the agent of {user}, and this is root: its own checks may differ"
+            yield warning("state", text, f"runuser -u {shlex.quote(user)} -- {_again()}")
+            return
+        text = f"{directory} belongs to another user ({user}), who could make the agent run anything"
+        todo = f"if no agent of {user} uses it: check its content, then chown -R 0 {shlex.quote(str(directory))}"
+        yield failed("state", text, todo)
     elif mode & 0o022:
         text = f"other users may write to {directory}, and could make the agent run anything"
         yield failed("state", text, f"chmod 700 {shlex.quote(str(directory))}")
     elif mode & 0o055:
         text = f"other users may read {directory}, which contains secrets, and may hold its lock"
         yield warning("state", text, f"chmod 700 {shlex.quote(str(directory))}")
+
+
+def _is_agent_of(user: str, uid: int, directory: Path) -> bool:
+    """Return whether a state directory is that of an agent of another user, which runs now or has a unit."""
+    holder = lock.holder(directory)
+    if holder is not None:
+        with contextlib.suppress(OSError):
+            return processes.owner(holder[0]) == uid
+    return directory.name == f"heat-config-agent-{user}"
+
+
+def _again() -> str:
+    """Return the command line of this process, as a shell takes it."""
+    return shlex.join(["heat-config-agent", *sys.argv[1:]])
 
 
 def check_state(directory: Path) -> Iterator[Finding]:
@@ -130,14 +149,10 @@ def check_state(directory: Path) -> Iterator[Finding]:
     place = _existing(directory)
     remark = "" if place == directory else f" ({directory} does not exist yet: the agent creates it)"
     try:
-        if place.is_dir():
-            with tempfile.TemporaryFile(dir=place) as file:
-                file.write(bytes(4096))
-                file.flush()
-                os.fsync(file.fileno())
-        else:
+        if not place.is_dir():
             yield failed(check, f"{place} is not a directory", "move it away, or set state_dir to another path")
             return
+        _try_to_write(place)
         disk = os.statvfs(place)
     except OSError as error:
         yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
@@ -155,6 +170,45 @@ def check_state(directory: Path) -> Iterator[Finding]:
         )
     else:
         yield ok(check, f"{directory} is writable, {retention.bytes_of(free)} are free{remark}")
+
+
+def _try_to_write(folder: Path) -> None:
+    """Write a file in a folder as runs do, and flush it. It is removed again. Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(bytes(run_folder.ROOM))
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def check_folders(settings: Settings) -> Iterator[Finding]:
+    """Check whether everything can be written that a run writes, apart from what the checks before have tried.
+
+    Folders to which a user who is not root has no access are in the check of the reach of that user.
+    """
+    places = [protocol.workplace(tool, settings.state, settings.root, settings.environment) for tool in HOOKS]
+    folders = dict.fromkeys(
+        [settings.state / "runs", *(each.working for each in places), *(each.outputs for each in places)]
+    )
+    script = protocol.workplace("script", settings.state, settings.root, settings.environment)
+    tried = {_existing(settings.state), _existing(script.working)}
+    for folder in (*folders, settings.deployed):
+        place = _existing(folder)
+        if place in tried:
+            continue
+        tried.add(place)
+        try:
+            if not place.is_dir():
+                yield failed("folders", f"{place} is not a directory", "move it away")
+                continue
+            _try_to_write(place)
+        except OSError as error:
+            if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0:
+                continue
+            text = f"cannot write to {place}: {error.strerror}"
+            if folder == settings.deployed:
+                yield warning("folders", f"{text}: other programs do not see there what was run", _remedy(error, place))
+            else:
+                yield failed("folders", text, _remedy(error, place))
 
 
 def check_runs(settings: Settings) -> Finding:
@@ -205,9 +259,13 @@ def check_scripts(settings: Settings) -> Iterator[Finding]:
     check = "scripts"
     working = protocol.workplace("script", settings.state, settings.root, settings.environment).working
     place = _existing(working)
-    if not os.access(place, os.W_OK):
-        return  # `check_state` has reported it, or it belongs to another user
+    if os.geteuid() != 0 and not os.access(place, os.W_OK | os.X_OK) and not run_folder.is_read_only(place):
+        return  # it belongs to another user: the check of the reach of this one has it
     try:
+        if not place.is_dir():
+            yield failed(check, f"they cannot be run in {working}: {place} is not a directory", "move it away")
+            return
+        _try_to_write(place)
         folder = tempfile.TemporaryDirectory(prefix=".doctor-", dir=place)
     except OSError as error:
         yield failed(check, f"cannot write to {place}: {error.strerror}", _remedy(error, place))
@@ -242,8 +300,13 @@ def check_scripts(settings: Settings) -> Iterator[Finding]:
         )
 
 
-def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-agent resume") -> Iterator[Finding]:
-    """Check the agent itself, by its lock, its health file and the journal; and other agents on the machine."""
+def check_agent(
+    directory: Path, deployed: Path, options: Sequence[str] = (), *, resume: str = "heat-config-agent resume"
+) -> Iterator[Finding]:
+    """Check the agent itself, by its lock, its health file and the journal; and other agents on the machine.
+
+    `options` are those that name the state directory.
+    """
     check = "agent"
     keys: list[str] = []
     try:
@@ -274,11 +337,15 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
         )
     if holder is None:
         if not collector:
-            yield warning(check, "it is not running", f"systemctl start {reach.unit()}")
+            elsewhere = agents.hint(directory, options, os.environ, "doctor")
+            if elsewhere:
+                yield warning(check, f"no agent of this user is running; {elsewhere}")
+            else:
+                yield warning(check, "it is not running", f"systemctl start {reach.unit()}")
     elif holder[1] != lock.DAEMON:
         yield ok(check, f"a one-shot run is at work (process {holder[0]})")
     else:
-        yield from _running(holder[0], health.read(directory))
+        yield from _running(holder[0], health.read(directory, holder[0]), directory)
     pause = asked.paused(directory)
     if pause:
         since = f" since {plan.clock(pause[1])}" if pause[1] else ""
@@ -300,20 +367,25 @@ def check_agent(directory: Path, deployed: Path, *, resume: str = "heat-config-a
         )
 
 
-def _running(process: int, report: Mapping[str, object]) -> Iterator[Finding]:
+def _running(process: int, report: Mapping[str, object], state: Path) -> Iterator[Finding]:
     """Check a running daemon by its last health report."""
     check = "agent"
-    at = report.get("at")
-    silent = time.time() - at if isinstance(at, int | float) and report.get("process") == process else 0.0
-    if silent > SILENCE:
+    silent = health.silence(report) if report.get("process") == process else 0.0
+    if silent:
+        lack = run_folder.lacks(state)
         yield failed(
             check,
-            f"process {process} exists, but has reported nothing for {silent / 60:.0f} minutes",
-            f"unless the disk is full, it hangs: systemctl restart {reach.unit()} (runs go on)",
+            f"process {process} exists, but has reported nothing for {silent / 60:.0f} minutes"
+            + (lack and f": {lack}"),
+            "" if lack else f"it hangs: systemctl restart {reach.unit()} (runs go on)",
         )
         return
     doing = str(report.get("doing") or "starting") if report.get("process") == process else "starting"
-    yield ok(check, f"it is running (process {process}): {doing}")
+    blocked = report.get("blocked")
+    if blocked and isinstance(blocked, list):
+        yield failed(check, f"it is running (process {process}), and {doing}", "the checks above have the cause")
+    else:
+        yield ok(check, f"it is running (process {process}): {doing}")
     sources = report.get("sources")
     for source in sources if isinstance(sources, list) else []:
         if isinstance(source, Mapping) and source.get("working") is False:

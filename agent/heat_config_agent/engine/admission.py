@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.engine.offer import Offer
@@ -63,7 +64,7 @@ class Admission:
             self._mailroom.stop_sending(key)  # the result of an earlier run, which is not waited for now
             if not _is_on_record(step, self._journal.entries.get(key)):
                 tool = step.job.config.tool if step.job else step.deployment.group
-                self._journal.accepted(step.deployment, tool=tool)
+                self._journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
         if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and self._queue.hold):
             self._queue.add(step)
             return False

@@ -232,6 +232,12 @@ class Applier:
         self._mailroom.take_outcomes()
         self._launcher.limit_output()
 
+    def limit_output(self, *, at_start: bool = False) -> None:
+        """Shorten output that has grown too long; look for output of earlier runs that is still written `at_start`."""
+        if at_start:
+            self._launcher.watch_output(self._journal.entries.values())
+        self._launcher.limit_output()
+
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:
         """Do what follows from the end of a run: record its result, or plan its deployment again."""
         key = step.deployment.key

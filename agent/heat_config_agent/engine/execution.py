@@ -11,7 +11,7 @@ from heat_config_agent.engine.launch import Launcher, Obstacle, Started
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.engine.mirror import DeployedMirror
 from heat_config_agent.engine.offer import Offer
-from heat_config_agent.engine.queue import Queue
+from heat_config_agent.engine.queue import Blocked, Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.run_inputs import RunInputs
 from heat_config_agent.model.deployment import TRACE
@@ -88,9 +88,10 @@ class Execution:
             return True
         key, entries = step.deployment.key, self._journal.entries
         cleaned = _cleaned(step, entries)
+        blocked = self._queue.blocked.pop(key, None)
         started = self._launcher.launch(_job(step), entries[key], cleaned, lambda run: self._journal.running(key, run))
         if isinstance(started, Obstacle):
-            return self._obstacle(step, started)
+            return self._obstacle(step, started, blocked)
         if isinstance(started, Started):
             self._launcher.follow(step, started.running)
             self._admission.publish(offer)  # the record of this run has flushed the results before it
@@ -107,11 +108,15 @@ class Execution:
             self._completion.finish(step, started, _note(started))
         return True
 
-    def _obstacle(self, step: Step, obstacle: Obstacle) -> bool:
-        """Postpone a step, and return False; or answer it as failed, and return True."""
+    def _obstacle(self, step: Step, obstacle: Obstacle, before: Blocked | None) -> bool:
+        """Postpone a step, and return False; or answer it as failed, and return True.
+
+        `before` says why it could not begin at the last try.
+        """
         self._run_inputs.tidy(step.deployment.key)
         if obstacle.passing:
-            self._report.postponed(step, obstacle.reason)
+            if self._queue.block(step, obstacle.reason, obstacle.cause or obstacle.reason, before):
+                self._report.postponed(step, obstacle.reason)
             return False
         self._completion.finish(step, failure(CANNOT_START, obstacle.reason), obstacle.reason)
         return True

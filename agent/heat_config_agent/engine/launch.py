@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
+from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
-from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.model.errors import PASSING, AgentError, obstacle
+from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
@@ -50,6 +52,8 @@ class Obstacle:
     reason: str
     passing: bool
     """True if the machine may be able to start it later: it lacks space, memory or processes now."""
+    cause: str = ""
+    """The cause in a few words, if it is passing: other commands may have the same."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ class Launcher:
         policy = with_verified(policy_in_force(), [job.deployment])  # it may have changed since the plan was made
         if policy is not None:
             if refusal := policy.mistake or policy.refusal(job):
-                return Obstacle(refusal, passing=bool(policy.mistake))
+                return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
             job = replace(job, limit=job.limit or policy.limit(self.settings.limit))
         key = job.deployment.key
         folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
@@ -114,7 +118,7 @@ class Launcher:
                 working=str(place.working),
                 outputs=str(place.outputs),
                 scope=scope,
-                user=job.user,
+                user=name_of(job.deployment, job.user) if job.user else "",
                 isolated=described(job.isolation) if job.isolation else "",
             )
             record(run)
@@ -129,6 +133,7 @@ class Launcher:
             environment["TRACEPARENT"] = job.deployment.trace
         try:
             run_folder.make(folder, mark)
+            run_folder.check_room(folder)
             command = self._command(job, place)
             if not isinstance(command, protocol.Command):
                 return command
@@ -137,7 +142,7 @@ class Launcher:
         except AgentError:  # if this run cannot be put on record, no other can
             raise
         except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
-            return _obstacle(job, error)
+            return _obstacle(job, error, (self.settings.state, place.working, place.outputs))
         return Started(running, tuple(command.notes))
 
     def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
@@ -178,7 +183,7 @@ class Launcher:
     def due(self) -> float | None:
         """Seconds until a run or its output has to be looked at; None if nothing runs."""
         if not self.active:
-            return None
+            return self._output.due if self._output.watches else None
         runs = [run.running for run in self.active.values()]
         now = processes.since_boot()
         delays = [max(running.due - now, 0.0) for running in runs if running.due is not None]
@@ -198,7 +203,7 @@ class Launcher:
 
     def limit_output(self) -> None:
         """Shorten output that has grown too long, if it is time to look."""
-        if self.active and not self._output.due:
+        if (self.active or self._output.watches) and not self._output.due:
             self._output.look([run.running.directory for run in self.active.values()], self.settings.output_limit)
 
     # Ending and closing runs.
@@ -293,6 +298,14 @@ class Launcher:
     def shorten(self, active: Active) -> None:
         """Shorten the output of a run that has ended to its limit."""
         self.printed += self._output.shorten(active.running.directory, self.settings.output_limit)
+        self._output.watch(active.running.directory)
+
+    def watch_output(self, entries: Iterable[Entry]) -> None:
+        """Look also at the output of runs that ended before this process began, and have left others that write it."""
+        boot = processes.boot_id()
+        for entry in entries:
+            if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
+                self._output.watch(self.folder(entry.key))
 
     def _end(self, running: supervisor.Running, reason: str) -> None:
         """Begin to end a run."""
@@ -319,13 +332,31 @@ class Launcher:
         return start()
 
 
-def _obstacle(job: Job, error: Exception) -> Obstacle:
+def _obstacle(job: Job, error: Exception, folders: tuple[Path, ...]) -> Obstacle:
     """Return why a command could not be started.
 
-    A machine without space, memory or processes may have some at the next pass. Any other reason fails the deployment.
+    A machine without space, memory or processes may have some at the next pass, and `folders` of the agent that it
+    cannot use may be repaired. Any other reason fails the deployment.
     """
-    passing = isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING)
-    return Obstacle(f"cannot start {job.deployment.title}: {obstacle(error)}", passing)
+    passing = isinstance(error, MemoryError)
+    if isinstance(error, OSError):
+        passing = error.errno in PASSING or (error.errno in UNUSABLE and _is_ours(error, folders))
+    return Obstacle(f"cannot start {job.deployment.title}: {obstacle(error)}", passing, cause(error) if passing else "")
+
+
+def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:
+    """Return whether an error is about a folder of the agent.
+
+    Folders of hooks to which the user of the agent never has access fail the deployments that need them.
+    """
+    state, *others = map(str, folders)
+    path = f"{error.filename}/" if isinstance(error.filename, str | os.PathLike) else ""
+    if path.startswith(f"{state}/"):
+        return True
+    denied = error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0
+    if denied or not path:
+        return False
+    return any(path.startswith(f"{folder}/") or f"{folder}/".startswith(path) for folder in others)
 
 
 def _outputs_are_gone(deployment: Deployment, run: Run) -> bool:

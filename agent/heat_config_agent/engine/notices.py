@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import concealer
+from heat_config_agent.deployments.redaction import concealer, name_of
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Run
@@ -167,4 +167,4 @@ def _state(entry: Entry) -> str:
 
 
 def _tool(step: Step) -> str:
-    return step.job.config.tool if step.job is not None else step.deployment.group or "-"
+    return name_of(step.deployment, step.job.config.tool if step.job is not None else step.deployment.group or "-")

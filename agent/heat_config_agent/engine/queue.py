@@ -10,12 +10,33 @@ from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.launch import Active
 from heat_config_agent.model.deployment import DELETE, Deployment
 from heat_config_hooks import processes
+from heat_config_hooks.values import dataclass
 
 DELETE_PATIENCE = 30.0
 """Seconds that a DELETE waits for another DELETE to end."""
 
 _LOOK = 1.0
 """Seconds between two looks at a queue in which a DELETE waits."""
+
+
+REMINDER = 3600.0
+"""Seconds after which an obstacle that lasts is reported again."""
+
+
+@dataclass(frozen=True)
+class Blocked:
+    """A step that cannot begin, although it is its turn."""
+
+    name: str
+    """The name of the deployment."""
+    reason: str
+    """The reason in one sentence."""
+    cause: str
+    """The cause in a few words: several steps may have the same."""
+    since: float
+    """When it could not begin for the first time, in seconds since boot."""
+    said: float
+    """When this was last reported, in seconds since boot."""
 
 
 class Queue:
@@ -29,6 +50,8 @@ class Queue:
         """The reason why nothing new begins; empty if it does."""
         self.rebooting: set[str] = set()
         """Keys of deployments that wait for a reboot of the machine, before which nothing new begins."""
+        self.blocked: dict[str, Blocked] = {}
+        """The steps that could not begin at the last try, by the keys of their deployments."""
 
     def __len__(self) -> int:
         """Return the number of waiting steps."""
@@ -73,8 +96,20 @@ class Queue:
         self._deletes -= step.deployment.action == DELETE
         self._retries -= step.attempt > 1
 
+    def block(self, step: Step, reason: str, cause: str, before: Blocked | None) -> bool:
+        """Note that a step cannot begin; return whether this has to be reported. `before` is the note of the last try.
+
+        The same reason is reported again only after `REMINDER` seconds.
+        """
+        now = processes.since_boot()
+        is_news = before is None or before.reason != reason or now - before.said > REMINDER
+        since, said = before.since if before else now, now if before is None or is_news else before.said
+        self.blocked[step.deployment.key] = Blocked(step.deployment.title, reason, cause, since, said)
+        return is_news
+
     def drop(self, key: str) -> None:
         """Remove the steps of a deployment."""
+        self.blocked.pop(key, None)
         for step in [step for step in self._steps if step.deployment.key == key]:
             self.take(step)
 

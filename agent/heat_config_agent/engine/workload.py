@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import select
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.launch import Launcher
-from heat_config_agent.engine.queue import Queue
+from heat_config_agent.engine.queue import Blocked, Queue
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.signals.delivery import Delivery
 from heat_config_agent.state.journal import Journal
@@ -63,9 +63,27 @@ class Workload:
         return [self._journal.entries[key] for key in self._launcher.active]
 
     @property
+    def output_due(self) -> float | None:
+        """Seconds until output has to be shortened; None if none is written."""
+        return self._launcher.due
+
+    @property
     def waiting(self) -> int:
         """The number of deployments that wait for their turn."""
         return len(self._queue)
+
+    @property
+    def blocked(self) -> Mapping[str, Blocked]:
+        """The steps that could not begin at the last try, by the keys of their deployments."""
+        return self._queue.blocked
+
+    @property
+    def unbegun(self) -> int:
+        """The number of deployments that wait for their turn, or could not begin in it."""
+        waiting = len(self._queue)
+        if self._queue.blocked:
+            waiting = len(self._queue.blocked.keys() | {step.deployment.key for step in self._queue})
+        return waiting
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there is news of a result that was sent."""

@@ -6,6 +6,8 @@ import binascii
 import functools
 import re
 
+from heat_config_agent.masking.encoded import LETTERS, OTHERS
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -76,9 +78,9 @@ class View:
     def decoded(self, shift: int) -> View:
         """Return the text decoded from base64, without its first `shift` characters.
 
-        Other characters count as zeros, and white space is skipped because long base64 is written in lines.
+        All other characters are skipped: long base64 is written in lines, which may be indented, quoted or prefixed.
         """
-        letters = self.data.translate(_LETTERS, _WHITE)[shift:]
+        letters = self.data.translate(LETTERS, OTHERS)[shift:]
         read = binascii.a2b_base64(letters + b"A" * (-len(letters) % 4))
         return View(read[: len(letters) * 6 // 8], self, None, shift)
 
@@ -113,7 +115,7 @@ class View:
             return _sources(indexes, self._escape.written.finditer(data), self._escape.meant)
         letters = {index: (self._half + index * 8 // 6, self._half + (index * 8 + 7) // 6) for index in indexes}
         known = sorted({letter for pair in letters.values() for letter in pair})
-        places = _sources(known, _SPACE.finditer(data), lambda _: b"")
+        places = _sources(known, _GAPS.finditer(data), lambda _: b"")
         return {index: (places[begin][0], places[end][1]) for index, (begin, end) in letters.items()}
 
 
@@ -143,12 +145,7 @@ def _sources(
 _HALF = 16
 """An incomplete escape is searched for in this many bytes at the end of a text."""
 
-_WHITE = b" \t\r\n"
-_SPACE = re.compile(rb"[ \t\r\n]+")
-_BASE64 = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-_LETTERS = bytes(byte if byte in _BASE64 else {0x2D: 0x2B, 0x5F: 0x2F}.get(byte, 0x41) for byte in range(256))
-"""Maps each byte to its base64 letter. The letters of base64 for URLs become the usual ones, and all other bytes become
-zeros."""
+_GAPS = re.compile(rb"[^A-Za-z0-9+/_-]+")
 
 _NAMED = {
     bytes([letter]): bytes([meant]) for letter, meant in zip(b"abeEfnrtv", b"\a\b\x1b\x1b\f\n\r\t\v", strict=True)
@@ -206,7 +203,8 @@ def _single(match: re.Match[bytes]) -> bytes:
 
 
 def _in_text(match: re.Match[bytes]) -> bytes:
-    return {b"%2b": b"+", b"%2f": b"/", b"\\/": b"/"}.get(match[0].lower(), b"")
+    plus, slash = match.groups()
+    return b"+" if plus else b"/" if slash else b""
 
 
 _BACKSLASHED_BYTES = Escape(_BACKSLASH, _unescaped, (b"\\",), _HALF_BACKSLASH)
@@ -223,8 +221,14 @@ _QUOTED = Escape(rb"'(?:\\'|\"'\")'", lambda _: b"'", (b"'\\''", b"'\"'\"'"), rb
 """A quote between quotes, in shells."""
 _TWICE = Escape(rb"''|\"\"|\n[\n ]* ", _single, (b"''", b'""', b"\n "), rb"'|\"|\n[\n ]*", folds=True)
 """A doubled quote or a folded line, in YAML."""
-IN_TEXT = Escape(rb"\\[nr/]|%2[bBfF]", _in_text, (b"\\n", b"\\r", b"\\/", b"%2"), rb"\\|%2?")
-"""The escapes within base64 that is part of JSON or of a URL."""
+IN_TEXT = Escape(
+    rb"(%(?:25)?2[bB]|&#43;|&#[xX]2[bB];|\\u002[bB])|(%(?:25)?2[fF]|&#47;|&#[xX]2[fF];|\\u002[fF])"
+    rb"|%(?:25)?(?:0[aAdD9]|20|3[dD])|&#(?:1[03]|9|[xX]0?[aAdD9]);|\\u000[aAdD9]|\\[nrt]",
+    _in_text,
+    (b"\\n", b"\\r", b"\\t", b"\\u00", b"%2", b"%0", b"%3", b"&#"),
+    rb"\\(?:u[0-9a-fA-F]{0,3})?|%(?:25?)?[0-9]?|&#?[0-9a-fA-FxX]{0,3}",
+)
+"""The escapes within base64 that is part of JSON, of a URL or of XML."""
 
 ESCAPES: tuple[tuple[Escape, tuple[Escape, ...]], ...] = (
     (_BACKSLASHED_BYTES, (_BACKSLASHED_BYTES, _ENTITIES, _PERCENT, _QUOTED, _TWICE)),

@@ -45,6 +45,10 @@ class Words:
         """Return the spans of all words in a text, in no order."""
         return [span for group in self._groups for span in group.spans(data)]
 
+    def occur(self, data: bytes) -> bool:
+        """Return True if a text contains any of the words."""
+        return any(True for group in self._groups for _ in group.spans(data))
+
     def begun(self, data: bytes) -> int:
         """Return how many bytes at the end of a text are the beginning of a word, but not the whole word."""
         for length in range(min(self.longest - 1, len(data)), 0, -1):

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 
 from heat_config_agent.masking import MASK
+from heat_config_agent.masking.encoded import Beginnings
 from heat_config_agent.masking.search import Words
 
 TYPE_CHECKING = False
@@ -44,15 +45,6 @@ _SIGNS = re.compile(rb"[\\&%+'\"\n]")
 _FOLDED = re.compile(rb"[\s'\"]")
 """Quotes are doubled between quotes; white space is where a long line is folded."""
 
-_BASE64_RUNS = re.sub(rb"[^ ]", b"A", re.sub(rb"[^A-Za-z0-9+/_%\\-]", b" ", bytes(range(256))))
-"""Translates each character that base64 is written with to `A`, and each other one to a space.
-
-A run of base64 is then found ten times as fast as by a pattern.
-"""
-
-_LINE = 60
-"""The least number of base64 characters in a line, if base64 is written in several lines."""
-
 _WIDEST = 8
 """The most bytes of text that one byte of a secret can take: `&quot;`, or `\\\\u0026` in JSON within JSON."""
 
@@ -73,11 +65,9 @@ class Secrets:
         self._all = Words(known)
         self._special = self._all if special == known else Words(special)
         self._folded = self._special if folded == special else Words(folded)
+        self._beginnings = Beginnings(known)
         self.reach = _WIDEST * self._all.longest + 64
         """The most bytes of text that one secret can take, in any form."""
-
-        self._base64_run = b"A" * min(self._least * 4 // 3, _LINE)
-        """The letters after `_BASE64_RUNS` in every text that contains a secret in base64, on one line or several."""
 
     def __bool__(self) -> bool:
         """Return True if there are any secrets."""
@@ -124,7 +114,7 @@ class Secrets:
     def _views(self, data: bytes, *, growing: bool = False) -> Iterator[tuple[View, Words]]:
         """Yield each decoding of a text, with the words to search for in it."""
         escaped = self._special and _SIGNS.search(data)
-        encoded = growing or self._base64_run in data.translate(_BASE64_RUNS)
+        encoded = growing or self._beginnings.occur(data)
         if not escaped and not encoded:
             return
         from heat_config_agent.masking import forms  # noqa: PLC0415  # most texts have no form but the plain one

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from heat_config_hooks.protocol import file_key
 from heat_config_hooks.values import dataclass, field
 
 COMPONENT = "component"
@@ -39,12 +40,36 @@ TRACE = "traceparent"
 _TRACE = "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}"
 
 
+_REFERENCE = r"[a-z][a-z0-9-]{0,31}:"
+"""The beginning of a reference to a secret. Any other object with the one key `secret` is a value like others."""
+
+_REFERENCE_AS_TEXT = r"""\{\s*["']secret["']\s*:\s*["']([a-z][a-z0-9-]{0,31}:[^"'\\]*)["']\s*\}\s*"""
+
+
+def reference_in(value: object) -> str:
+    """Return SCHEME:REFERENCE if a value is `{secret: "SCHEME:REFERENCE"}`; empty for any other value.
+
+    It may be text, too: in templates, parameters of the type string turn the object into JSON, or into Python's form.
+    """
+    if isinstance(value, str):
+        match = re.fullmatch(_REFERENCE_AS_TEXT, value) if value[:1] == "{" else None
+        return match[1] if match else ""
+    text = value.get("secret") if isinstance(value, Mapping) and len(value) == 1 else None
+    return text if isinstance(text, str) and re.match(_REFERENCE, text) else ""
+
+
+def given_name(document: Mapping[str, object], name: str) -> str:
+    """Return the name of a deployment in its document; `name` if the document has none, or is gone."""
+    given = document.get("name")
+    return given if given and isinstance(given, str) else name
+
+
 def title_of(owner: str, name: str) -> str:
     """Return the name by which people know a deployment: STACK/RESOURCE as in Heat, or its own name.
 
     `owner` is that of the deployment. Heat names a deployment after its config, which several resources may share.
     """
-    if owner in ("", name):
+    if owner == name or "/" not in owner:
         return name
     stack, _, rest = owner.partition("/")
     return f"{stack}/{rest.rpartition('/')[2]}"
@@ -58,9 +83,11 @@ class Mistake:
     """The place in the document, e.g. `deployments[2].inputs[0].name`."""
     problem: str
     """One sentence that says what is wrong and what is expected."""
+    place: str = ""
+    """The same place in a file, e.g. `site.yaml:7:5: web.inputs[0].name`; empty if no file has it."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
+        return f"{self.place or self.path}: {self.problem}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +191,7 @@ class Deployment:
     key: str
     """The id if it is a safe file name, else a digest. It names all files that the agent keeps for the deployment."""
     name: str
+    """The name, with the secrets in it masked."""
     group: str
     """The tool; `component` if the config contains one config for each action; or one of `TOOLLESS`."""
     config: object
@@ -182,6 +210,8 @@ class Deployment:
     """The signatures of the document, see `Document.signatures`."""
     signed_configs: tuple[str, ...] = ()
     """The evidence for configs that the document carries, see `signed.lists_in`. Anybody may have written it."""
+    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    """See `Document.located`."""
     mistakes: tuple[Mistake, ...] = ()
     """The mistakes in the entry. A deployment with mistakes is answered as failed and never run."""
 
@@ -228,7 +258,12 @@ class Deployment:
     @property
     def owner(self) -> str:
         """The owner of everything that the deployment creates: its resource if that is known, else its name."""
-        return self.resource or self.name
+        return self.resource or (self.name if self.name == self.given_name else file_key(f"name {self.given_name}"))
+
+    @property
+    def given_name(self) -> str:
+        """The name as the document has it, which may contain a secret: for comparisons, and never shown."""
+        return given_name(self.document, self.name)
 
     @property
     def status(self) -> str:
@@ -248,6 +283,8 @@ class Document:
     """The parsed document."""
     signatures: tuple[str, ...] = ()
     """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
+    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    """Returns a mistake with its place, for a file that a person has written; None for a document of a server."""
 
     @property
     def signed_configs(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from heat_config_agent.model.deployment import Result, title_of
+from heat_config_agent.model.deployment import Result, given_name, title_of
 from heat_config_hooks.values import dataclass
 
 
@@ -138,6 +138,11 @@ class Entry:
     removed: Removed = Removed.NOTHING
     untidy: bool = False
     """True if the files that its run received could not be removed when it was settled."""
+
+    @property
+    def given_name(self) -> str:
+        """The name as the document has it, which may contain a secret: for comparisons, and never shown."""
+        return given_name(self.document, self.name)
 
     @property
     def title(self) -> str:

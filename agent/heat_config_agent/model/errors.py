@@ -9,15 +9,21 @@ from __future__ import annotations
 import contextlib
 import enum
 import errno
+import os
 
 PASSING = frozenset(
     {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE}
-    | {errno.EFBIG}
+    | {errno.EFBIG, errno.ENOBUFS, errno.ESTALE, errno.ENOTCONN, errno.EHOSTDOWN, errno.EREMOTEIO, errno.EUCLEAN}
 )
-"""The errors that may pass: the machine has run out of space, processes, memory or open files.
+"""The errors that may pass: the machine has run out of space, processes, memory or open files, or a disk is away.
 
 EFBIG is about the agent's own limit (`ulimit -f`), and not about a deployment: with a higher limit it can be run.
 """
+
+UNUSABLE = frozenset(
+    {errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EINVAL}
+)
+"""The errors that a folder of the agent causes if another has its place, owner or mode, or if it is missing."""
 
 
 class ExitCode(enum.IntEnum):
@@ -169,8 +175,38 @@ def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
         return StateError("the machine has no memory left for the agent")
     if error.errno not in PASSING:
         return None
+    return _lack(error)
+
+
+def hindrance(error: OSError | MemoryError | ImportError) -> StateError | None:
+    """Return the same as `shortage`, or an error that names the path which the machine does not let the agent use."""
+    if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
+        return StateError(f"cannot use {error.filename}: {error.strerror}")
+    return shortage(error)
+
+
+def _lack(error: OSError) -> StateError:
     about = f": {error.filename}" if error.filename else ""
     return StateError(f"the machine lacks a resource: {error.strerror}{about}")
+
+
+def cause(error: BaseException) -> str:
+    """Return in a few words what the machine lacks, and in which folder: the same for all work that it stops."""
+    inner = error if isinstance(error, OSError | MemoryError) else error.__cause__
+    if isinstance(inner, MemoryError):
+        return "no memory left"
+    if not isinstance(inner, OSError) or not inner.strerror:
+        return str(error)
+    words = f"{inner.strerror[0].lower()}{inner.strerror[1:]}"
+    if inner.errno == errno.EAGAIN:
+        return f"{words}: no more processes can be started"
+    path = inner.filename
+    folder = os.path.dirname(os.fsdecode(path)) if isinstance(path, str | bytes | os.PathLike) else ""  # noqa: PTH120
+    return f"{words} ({folder})" if folder and inner.errno not in _NOWHERE else words
+
+
+_NOWHERE = frozenset({errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EFBIG})
+"""The shortages that no folder has."""
 
 
 def obstacle(error: Exception) -> str:

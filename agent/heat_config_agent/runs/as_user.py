@@ -38,9 +38,6 @@ _HOME = "home"
 """The folder that is HOME in the place of that of the user, if the run is kept away from that."""
 
 
-_NEEDS_NO_PYTHON = "script"
-"""The tool whose hook loads no more modules once the process belongs to the user."""
-
 _ATTEMPTS = 3
 """The number of attempts to remove the folder of a run: its user may add folders until root owns it."""
 
@@ -197,9 +194,10 @@ def _own(folder: Path, user: int, group: int) -> None:
 def carry_out(job: Job, where: protocol.Workplace) -> tuple[Reply, int]:
     """Prepare, run and finish a job in this process; return the reply, and the exit code of the command."""
     name = job.deployment.name
-    if job.tool.name != _NEEDS_NO_PYTHON and not os.access(os.__file__, os.R_OK):
-        place = Path(os.__file__).parent
+    if place := hook.unreadable(job.tool):
         why = f"its user cannot read the agent's Python in {place}; install the agent where all users can read it"
+        if job.isolation:
+            why = f"its user, or its isolation, cannot read the agent's Python in {place}; install the agent elsewhere"
         return failure(CANNOT_START, f"cannot start {name}: {why}"), 0
     for path in (where.run, where.working, where.outputs):
         path.mkdir(mode=0o700)

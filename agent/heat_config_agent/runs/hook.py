@@ -5,17 +5,40 @@ Any error of a hook fails its own deployment, with a sentence that says why, and
 
 from __future__ import annotations
 
+import contextlib
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.model.deployment import BUILTIN
+from heat_config_agent.model.deployment import BUILTIN, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import blame
 from heat_config_agent.model.job import Job
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure
+
+_NEEDS_NO_PYTHON = "script"
+"""The tool whose hook loads no more modules once it is loaded itself, and whose command is no Python."""
+
+
+def unreadable(tool: Tool) -> Path | None:
+    """Return the part of the agent's Python that this process cannot read, if the hook of a tool needs it."""
+    if not tool.builtin or tool.name == _NEEDS_NO_PYTHON:
+        return None
+    parts = (os.__file__, str(heat_config_hooks.__file__), sys.executable)
+    return next((Path(part).parent for part in parts if not os.access(part, os.R_OK)), None)
+
+
+def load(job: Job) -> None:
+    """Load the modules with which the hook of a job begins, as long as they can be read."""
+    if job.tool.builtin:
+        with contextlib.suppress(HookError):  # `prepare` says what is wrong
+            _request(job, heat_config_hooks.load(job.tool.name))
+    else:
+        from heat_config_agent.runs import executable_hook  # noqa: F401, PLC0415  # most hooks are built in
 
 
 def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:

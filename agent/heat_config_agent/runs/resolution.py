@@ -18,7 +18,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import heat_config_hooks
 from heat_config_agent.deployments import metadata, redaction
 from heat_config_agent.model.deployment import Config, Document, Input, Tool
 from heat_config_agent.model.errors import obstacle
@@ -120,6 +119,7 @@ def main() -> int:
             return _as_user(request["user"], job, folder, place)
         if isinstance(job, Job) and job.isolation:
             place = _isolated(job, place)
+            job = _readable(job)
         command = hook.prepare(job, place) if isinstance(job, Job) else job
     except (OSError, namespaces.IsolationError) as error:
         name = request["document"].get("name") or request["key"]
@@ -189,7 +189,7 @@ def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Re
 
 def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
     """Carry out a job as another user; return the exit code of its command. Raises OSError."""
-    heat_config_hooks.load(job.tool.name)  # as long as all modules can surely be read
+    hook.load(job)
     descriptor = os.open(folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.environ.pop(_OUTPUTS, None)
     os.chdir("/")
@@ -208,6 +208,7 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
 
 def _isolated(job: Job, place: protocol.Workplace) -> protocol.Workplace:
     """Isolate this process, and return the place of its hook. Raises OSError, IsolationError."""
+    hook.load(job)
     for path in (place.working, place.outputs):
         files.make_directory(path)
     namespaces.enter(job.isolation, (place.run, place.working, place.outputs))
@@ -217,6 +218,15 @@ def _isolated(job: Job, place: protocol.Workplace) -> protocol.Workplace:
     home.mkdir(mode=0o700)
     os.environ["HOME"] = str(home)
     return replace(place, environment={**place.environment, "HOME": str(home)})
+
+
+def _readable(job: Job) -> Job | Reply:
+    """Return a job, or a reply if its isolation hides the Python that its hook needs."""
+    hidden = hook.unreadable(job.tool)
+    if hidden is None:
+        return job
+    why = f"its isolation hides the agent's Python in {hidden}; install the agent in another folder"
+    return failure(CANNOT_START, f"cannot start {job.deployment.name}: {why}")
 
 
 def _why(error: OSError | namespaces.IsolationError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -55,6 +56,41 @@ def make(directory: Path, mark: str) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+ROOM = 16 * 1024
+"""Bytes that have to be free on the disk of a run before it begins: its output would be lost without them."""
+
+
+def check_room(directory: str | Path) -> None:
+    """Raise OSError if the disk of a run has no room for its output. Some file systems do not say how much is free."""
+    if (room := _room(directory)) is not None and room < ROOM:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+
+
+def _room(directory: str | Path) -> int | None:
+    """Return how many bytes this user can write to the disk of a folder; None if the file system does not say."""
+    disk = os.statvfs(directory)
+    blocks = disk.f_bavail if os.geteuid() else disk.f_bfree
+    return blocks * disk.f_frsize if disk.f_blocks else None
+
+
+def is_read_only(directory: str | Path) -> bool:
+    """Return whether the file system of a folder is mounted read-only."""
+    return bool(os.statvfs(directory).f_flag & os.ST_RDONLY)
+
+
+def lacks(directory: str | Path) -> str:
+    """Return why nothing can be written to a folder, as far as this is seen without writing; empty if it can."""
+    try:
+        disk, room = os.statvfs(directory), _room(directory)
+    except OSError as error:
+        return f"{error.strerror}: {directory}"
+    if disk.f_flag & os.ST_RDONLY:
+        return f"{os.strerror(errno.EROFS)}: {directory}"
+    if (room is not None and room < ROOM) or (disk.f_files and not disk.f_ffree):
+        return f"{os.strerror(errno.ENOSPC)}: {directory}"
+    return "" if os.access(directory, os.W_OK | os.X_OK) else f"{os.strerror(errno.EACCES)}: {directory}"
 
 
 def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 
 from heat_config_agent.model.deployment import Target
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -22,6 +22,12 @@ LEAST = 3.0
 
 LOOK = 1.0
 """Seconds between two looks at requests that have no answer yet."""
+
+
+REFUSALS = 7
+"""The number of times that a result is refused before that is final, if the refusal may be a mistake.
+
+With the growing delays between the tries, that takes half a minute to a minute."""
 
 
 class Fate(enum.Enum):
@@ -41,6 +47,8 @@ class Outcome:
     trouble: str = ""
     wait: float = 0.0
     """Seconds that the server asked us to wait."""
+    is_doubtful: bool = False
+    """True for a refusal that may be a mistake of the server, so that the result is sent again a few times."""
 
 
 class Outgoing(Protocol):
@@ -154,11 +162,8 @@ class Delivery:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcomes since the last call, and send the results again whose time has come."""
-        outcomes = [outcome for outcome in self._outbox.outcomes() if outcome.key in self._results]
+        outcomes = [self._settled(outcome) for outcome in self._outbox.outcomes() if outcome.key in self._results]
         self.answered += sum(outcome.fate is not Fate.RETRY for outcome in outcomes)
-        for outcome in outcomes:
-            if outcome.fate is not Fate.RETRY or not self._schedule(self._results[outcome.key], outcome):
-                del self._results[outcome.key]
         now = time.monotonic()
         for key in [key for key, result in self._results.items() if result.again is not None and result.again <= now]:
             self._post(key)
@@ -169,6 +174,15 @@ class Delivery:
         result.last, result.again = time.monotonic(), None
         result.tries += 1
         self._outbox.post(key, result.target, result.body)
+
+    def _settled(self, outcome: Outcome) -> Outcome:
+        """Schedule the next try if there is one; return the outcome, which is a refusal only if it is final."""
+        result = self._results[outcome.key]
+        is_final = outcome.fate is not Fate.RETRY and not (outcome.is_doubtful and result.tries < REFUSALS)
+        if is_final or not self._schedule(result, outcome):
+            del self._results[outcome.key]
+            return outcome
+        return replace(outcome, fate=Fate.RETRY)
 
     def _schedule(self, result: _Result, outcome: Outcome) -> bool:
         """Schedule the next try; return False if it would be too late, so that the next agent has to make it."""

@@ -243,7 +243,9 @@ class _Sender:
                 outcome = servers.judge(letter.key, answer, server.permanent)
                 if outcome.fate is Fate.REFUSED and letter.target.url:
                     outcome = replace(
-                        outcome, trouble=outcome.trouble + servers.expired(letter.target.url, time.time())
+                        outcome,
+                        trouble=outcome.trouble + servers.expired(letter.target.url, time.time()),
+                        is_doubtful=letter.target.is_temporary_url and answer.status in servers.UNREADABLE_ACCOUNT,
                     )
             except UnreachableError as error:
                 outcome = Outcome(letter.key, Fate.RETRY, str(error))

@@ -30,6 +30,9 @@ PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
 PERMANENT_AS_USER = PERMANENT - {401}
 """The same codes for a user who has logged in: Heat creates and removes users while it works on a stack."""
 
+UNREADABLE_ACCOUNT = frozenset({401, 403})
+"""The answers of Swift to a valid temporary URL while it cannot read the keys of the account, as under load."""
+
 ACCEPTED = frozenset({201, 202})
 """The HTTP status codes that mean success even with a web page: no login page has them. Swift answers 202 with one."""
 

@@ -5,9 +5,11 @@ The file is written when something changes and from time to time. It is not flus
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.entry import Entry, Removed, State
@@ -44,12 +46,17 @@ class Health:
     """When it ended, in seconds since the epoch; None while it runs."""
     at: float = field(default_factory=time.time)
     """When this was written, in seconds since the epoch."""
+    up: float = field(default_factory=processes.since_boot)
+    """The same in seconds since boot, which tell its age even if the clock was set."""
     doing: str = ""
     """One line for people."""
     next_poll: float = 0.0
     """Seconds from `at` until the next poll."""
     waiting: int = 0
     """The number of deployments that wait for their turn."""
+    blocked: tuple[Mapping[str, object], ...] = ()
+    """For each cause that keeps work from beginning: `cause`, `since` and `next_try` in seconds since the epoch,
+    `deployments` (the reason of each, by its key), and `reason`, if nothing can be recorded at all."""
     current: bool = False
     """True if a source has answered this daemon, and the journal has every deployment of the documents in force."""
     paused: str = ""
@@ -74,13 +81,90 @@ def write(state: Path, health: Health) -> None:
     files.replace(state / FILE, json.dumps(vars(health)).encode())
 
 
-def read(state: Path) -> dict[str, object]:
-    """Return what a daemon has written last; an empty object if there is none."""
+class Spare:
+    """A place in memory for the health of a daemon that cannot write its file, on a full disk, for example.
+
+    Other processes find it among the open files of the daemon, if they may look at these.
+    """
+
+    def __init__(self, state: Path) -> None:
+        """Reserve the place: later there may be no open file left. A kernel that has none has no spare."""
+        self._descriptor = -1
+        self._used = False
+        with contextlib.suppress(OSError, AttributeError):
+            self._descriptor = os.memfd_create(_spare(state))
+
+    def write(self, health: Health) -> None:
+        """Write a health there."""
+        with contextlib.suppress(OSError):
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(vars(health)).encode(), 0)
+            self._used = True
+
+    def clear(self) -> None:
+        """Remove it: the file is newer."""
+        if self._used:
+            os.ftruncate(self._descriptor, 0)
+            self._used = False
+
+
+def _spare(state: Path) -> str:
+    """Return the name of the place of a state directory, which its daemon may see elsewhere."""
+    return f"heat-config-agent:{state.absolute()}"[-200:]
+
+
+def read(state: Path, process: int = 0) -> dict[str, object]:
+    """Return what a daemon has written last; an empty object if there is none.
+
+    `process` is the daemon that runs now, if there is one, which may not have been able to write the file.
+    """
+    content = _parsed(state / FILE)
+    for path in _spares(state, process) if process else ():
+        spare = _parsed(path)
+        content = spare or content
+    return content
+
+
+def _spares(state: Path, process: int) -> Iterator[Path]:
+    folder, wanted = Path(f"/proc/{process}/fd"), f"/memfd:{_spare(state)}"
     try:
-        content = json.loads(files.read(state / FILE))
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                if path.readlink().as_posix().startswith(wanted):
+                    yield path
+    except OSError:  # this user may not look at it
+        return
+
+
+def _parsed(path: Path) -> dict[str, object]:
+    try:
+        content = json.loads(files.read(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
+
+
+def age(report: Mapping[str, object]) -> float:
+    """Return how many seconds ago a report of this boot was written. Changes of the clock make no difference."""
+    up = report.get("up")
+    same_boot = report.get("boot") == processes.boot_id()
+    return processes.since_boot() - up if isinstance(up, int | float) and same_boot else 0.0
+
+
+SILENCE = 180.0
+"""Seconds after its time from which a daemon counts as stuck; it writes the file at least once a minute, or when it
+polls next."""
+
+
+def silence(report: Mapping[str, object]) -> float:
+    """Return for how many seconds a living daemon has reported nothing, if it should have; else 0."""
+    poll = report.get("next_poll")
+    due = min(poll, _LONGEST) if isinstance(poll, int | float) else 0.0
+    silent = age(report)
+    return silent if silent > SILENCE + due else 0.0
+
+
+_LONGEST = 86400.0
 
 
 def is_from(report: Mapping[str, object], process: int) -> bool:
@@ -107,6 +191,7 @@ def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followe
         *_metric("paused", "gauge", "1 while nothing new is begun", [("", int(bool(health.paused)))]),
         *_metric("reboot_pending", "gauge", "Deployments that wait for a reboot", [("", len(health.reboot))]),
         *_metric("deployments_waiting", "gauge", "Deployments that wait for their turn", [("", health.waiting)]),
+        *_metrics_of_obstacles(health.blocked),
         *_metric(
             "deployments", "gauge", "Deployments on record", [(f'state="{name}"', n) for name, n in states.items()]
         ),
@@ -127,6 +212,19 @@ def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followe
         *_metrics_of_followed(tuple(followed)),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _metrics_of_obstacles(blocked: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return whether anything keeps work from beginning, since when, and when it is tried again."""
+    deployments = {key for each in blocked if isinstance(each["deployments"], dict) for key in each["deployments"]}
+    since = [each["since"] for each in blocked if isinstance(each["since"], float)]
+    tries = [each["next_try"] for each in blocked if isinstance(each["next_try"], float)]
+    return [
+        *_metric("blocked", "gauge", "1 while something keeps work from beginning", [("", int(bool(blocked)))]),
+        *_metric("deployments_blocked", "gauge", "Deployments that cannot begin", [("", len(deployments))]),
+        *_metric("blocked_since_time_seconds", "gauge", "Since when", [("", min(since))] if since else []),
+        *_metric("next_try_time_seconds", "gauge", "When it is tried again", [("", min(tries))] if tries else []),
+    ]
 
 
 def _newest(entries: Iterable[Entry]) -> list[tuple[str, Entry]]:

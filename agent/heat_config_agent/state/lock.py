@@ -94,7 +94,8 @@ def _guard(state: Path, folder: int) -> None:
         raise StateError(
             f"cannot use the state directory {state}: it belongs to another user (uid {status.st_uid}), "
             "who could have the agent run anything",
-            hint=f"check its content, then «chown -R {os.geteuid()} {_quoted(state)}»; {another}",
+            hint=f"if it is of an agent of that user, run the command as that user; else check its content, then "
+            f"«chown -R {os.geteuid()} {_quoted(state)}», {another}",
         )
     if not status.st_mode & _OTHERS:
         return

@@ -59,6 +59,8 @@ class World:
     """Accepts signals for a handle, by the id of its resource and a token; returns the URL for them."""
     happened: Callable[[dict[str, Json]], None] = lambda _event: None
     """Receives each event: `{"time", "path", "action", "status", "reason"}`."""
+    warn: Callable[[str], None] = lambda _text: None
+    """Receives a sentence about a resource that people should know, although nothing failed."""
     left_unchanged: Callable[[str], None] = lambda _path: None
     """Receives the path of each resource that an update does not have to change, which is not an event."""
     meanwhile: Callable[[float], None] = time.sleep

@@ -71,7 +71,7 @@ class Session:
         self.store = Store(folder, warn=warn)
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
-        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, unusable=unusable)
+        self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, warn, unusable=unusable)
         self.world.meanwhile = partial(carry_on, self._scheduler, self.store, self._wait)
         self.root: Stack | None = None
         self._procedures = Procedures(self._finish)

@@ -69,6 +69,10 @@ class Operation(SoftwareDeployment):
         "surroundings": Schema(Schema.MAP, "Values that are handed on and not compared.", update_allowed=True),
         "trigger": Schema(Schema.ANY, "A value whose change makes it run again.", update_allowed=True),
         "outputs": Schema(Schema.MAP, "The names of the outputs, by operation.", update_allowed=True),
+        "output_types": Schema(Schema.MAP, "The types of outputs, by operation.", update_allowed=True),
+        "needed_outputs": Schema(
+            Schema.MAP, "The outputs that other operations ask for, by operation.", update_allowed=True
+        ),
         "options": Schema(Schema.MAP, "Options of the tool.", update_allowed=True),
         "signal_transport": Schema(Schema.STRING, "How the result is sent.", default="CFN_SIGNAL"),
     }
@@ -171,17 +175,27 @@ class Operation(SoftwareDeployment):
         changed = prop_diff.keys() & (
             _COMPARED - {"config", "input_values", "server"} if self._only_triggered else _COMPARED
         )
-        if not made or self.record.data.get(_OPEN) or changed:
+        if not made or self.record.data.get(_OPEN) or changed or self._asked_for_more():
             return self._act("UPDATE" if made else "CREATE")
         return ""
+
+    def _content(self, config: ConfigRecord) -> object:
+        compared = [each for each in config.inputs if each["name"] != _SURROUNDINGS]
+        return config.group, config.config, config.options, compared, config.outputs
+
+    def _asked_for_more(self) -> bool:
+        """Return whether something asks for an output that was not taken over when the operation ran."""
+        taken = self.record.data.get(_OUTPUTS) or {}
+        asked = self.properties["outputs"] or {}
+        return any(set(asked.get(name, ())) - set(taken.get(name) or ()) for name, _, _ in self._steps("UPDATE"))
 
     @property
     def _only_triggered(self) -> bool:
         return bool(self.properties["kind"] == "target_changed")
 
-    def needs_replace_failed(self) -> bool:
-        """Return False: a failed operation continues in place."""
-        return False
+    def action_of_update(self) -> str:
+        """Return UPDATE: the data of the resource says whether what makes has run."""
+        return "UPDATE"
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
@@ -201,9 +215,8 @@ class Operation(SoftwareDeployment):
         if token and deployment is not None:
             outputs = dict(self.record.data.get(_OUTPUTS) or {})
             for name, _, _ in self._steps(deployment.action):
-                names = (self.properties["outputs"] or {}).get(name, ())
-                if names:
-                    outputs[name] = {output: deployment.outputs.get(output) for output in names}
+                if (self.properties["outputs"] or {}).get(name):
+                    outputs[name] = self._taken(name, deployment.outputs)
             if outputs:
                 self.record.data[_OUTPUTS] = outputs
         if action in ("CREATE", "UPDATE"):
@@ -213,6 +226,26 @@ class Operation(SoftwareDeployment):
         self.record.data.pop(_OPEN, None)
         self.stack.keep(self.record)
         return True
+
+    def _taken(self, operation: str, given: Mapping[str, Json]) -> dict[str, Json]:
+        """Return the outputs of an operation that something asks for, as values of the types of their attributes.
+
+        An output that did not come, or has another type, is warned of. Raises Error if another operation needs it.
+        """
+        types = (self.properties["output_types"] or {}).get(operation) or {}
+        needed = (self.properties["needed_outputs"] or {}).get(operation) or ()
+        outputs, wrong = {}, {}
+        for name in self.properties["outputs"][operation]:
+            outputs[name], problem = _typed(given.get(name), types.get(name, ""))
+            if problem:
+                wrong[name] = f"the output {name} {problem}"
+        failures = [sentence for name, sentence in wrong.items() if name in needed]
+        if failures:
+            raise exception.Error(f"{'; '.join(failures)}, and other operations need it")
+        node = self.name.rpartition(".")[0]
+        for sentence in wrong.values():
+            self.stack.world.warn(f"{node}.{operation}: {sentence}")
+        return outputs
 
     def _last(self, token: str) -> str:
         """Return the name of the operation that ran last: `app.stop` for `app.start` that is undone."""
@@ -261,6 +294,34 @@ class Operation(SoftwareDeployment):
             found = self._deployment
             return select_from_attribute(found.outputs.get(key), path) if found is not None else None
         return select_from_attribute((self.record.data.get(_OUTPUTS) or {}).get(key), path)
+
+
+def _typed(value: Json, type_: str) -> tuple[Json, str]:
+    """Return an output that an attribute of a primitive type takes over, and what is wrong with it.
+
+    Scripts write lists and maps as JSON, which is parsed so that functions can select from them; other values stay as
+    they are.
+    """
+    if value is None:
+        return None, "did not come"
+    try:
+        parsed = json.loads(value) if isinstance(value, str) and type_ in _PARSED else value
+    except ValueError:
+        parsed = value
+    expected = _PARSED.get(type_)
+    if expected is None or (isinstance(parsed, expected[0]) and isinstance(parsed, bool) is (type_ == "boolean")):
+        return parsed if type_ in ("list", "map") else value, ""
+    return value, f"must be {expected[1]}"
+
+
+_PARSED: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "integer": (int, "a whole number"),
+    "float": ((int, float), "a number"),
+    "boolean": (bool, "true or false"),
+    "list": (list, "a list"),
+    "map": (dict, "a map"),
+}
+"""Primitive type → the Python types of its values, and how messages name them; tools give most as text."""
 
 
 def _written(config: Mapping[str, Json]) -> str:

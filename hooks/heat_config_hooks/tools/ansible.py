@@ -37,7 +37,6 @@ from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
-from heat_config_hooks.values import replace
 
 _INSTALL = "install it with «pip install ansible-core ansible-runner»"
 
@@ -154,12 +153,12 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     }
     content = json.dumps(variables).encode() if trusted else ansible_values.as_yaml(variables)
     files.replace(place.run / f"{request.key}_variables.json", content)
-    notes = tuple(
+    notes = [
         f"the input {name} is not a variable of the playbook, because it is a setting of ansible; "
         "the option trusted_inputs allows it"
         for name in settings
-    )
-    return replace(steps.command(__name__, request, place), notes=notes)
+    ]
+    return steps.command(__name__, request, place, notes)
 
 
 finish = protocol.collect

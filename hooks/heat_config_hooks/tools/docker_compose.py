@@ -74,7 +74,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if not _compose_file(request.config):
         return nothing_done()
     _env_files(request)
-    return steps.command(__name__, request, place)
+    return steps.command(__name__, request, place, protocol.left_out(request, ""))
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:

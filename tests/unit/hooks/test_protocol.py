@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import options, protocol
+from heat_config_hooks import options, protocol, reserved
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.protocol import CREDENTIALS, MAX_VARIABLE, MAX_VARIABLES
 
@@ -71,7 +71,7 @@ def test_a_structure_can_be_read_back_from_its_text() -> None:
     assert json.loads(environment(x=value)["x"]) == value
 
 
-@pytest.mark.parametrize("name", ["x", "_x", "X9", "HOME", "deploy_action", "LC_ALL", "PATHS", "LDAP"])
+@pytest.mark.parametrize("name", ["x", "_x", "X9", "USER", "deploy_action", "LC_ALL", "PATHS", "LDAP"])
 def test_an_input_is_a_variable(name: str) -> None:
     """Any name that is valid for a variable works."""
     assert environment(**{name: "v"}) == {name: "v"}
@@ -143,12 +143,56 @@ def test_an_input_never_changes_how_programs_start(name: str) -> None:
         ("MAKEFLAGS", "make and compilers"),
         ("RUSTC_WRAPPER", "Go and Rust"),
         ("GTK_MODULES", "libraries with plug-ins"),
+        ("APT_CONFIG", "package managers"),
+        ("DPKG_ROOT", "package managers"),
+        ("RPM_CONFIGDIR", "package managers"),
+        ("ZYPP_CONF", "package managers"),
+        ("DEBIAN_FRONTEND", "package managers"),
+        ("TAR_OPTIONS", "archivers, and options of small tools"),
+        ("RIPGREP_CONFIG_PATH", "archivers, and options of small tools"),
+        ("CURL_HOME", "archivers, and options of small tools"),
+        ("WGETRC", "archivers, and options of small tools"),
+        ("EDITOR", "editors, pagers, browsers and mailers"),
+        ("PAGER", "editors, pagers, browsers and mailers"),
+        ("OTHER_PAGER", "editors, pagers, browsers and mailers"),
+        ("VIMINIT", "editors, pagers, browsers and mailers"),
+        ("shell_escape", "editors, pagers, browsers and mailers"),
+        ("PGSYSCONFDIR", "clients of databases"),
+        ("PSQLRC", "clients of databases"),
+        ("MYSQL_HOME", "clients of databases"),
+        ("TNS_ADMIN", "clients of databases"),
+        ("ODBCSYSINI", "clients of databases"),
+        ("AWS_CONFIG_FILE", "clients of clouds"),
+        ("CLOUDSDK_CONFIG", "clients of clouds"),
+        ("OS_CLIENT_CONFIG_FILE", "clients of clouds"),
+        ("KUBECONFIG", "clients of containers"),
+        ("DOCKER_CONFIG", "clients of containers"),
+        ("HELM_PLUGINS", "clients of containers"),
+        ("HOME", "homes and folders of settings"),
+        ("XDG_CONFIG_HOME", "homes and folders of settings"),
+        ("SHELL", "shells"),
+        ("fish_function_path", "shells"),
+        ("NPM_CONFIG_NODE_OPTIONS", "Node.js"),
+        ("npm_config_node_options", "Node.js"),
+        ("Npm_Config_Script_Shell", "Node.js"),
+        ("GOCACHEPROG", "Go and Rust"),
+        ("CARGO_BUILD_RUSTC_WRAPPER", "Go and Rust"),
+        ("GNUPGHOME", "other libraries of cryptography"),
+        ("KRB5_CONFIG", "other libraries of cryptography"),
+        ("FACTERLIB", "other tools of configuration"),
+        ("SALT_MINION_CONFIG", "other tools of configuration"),
+        ("TF_CLI_CONFIG_FILE", "other tools of configuration"),
+        ("CC", "make and compilers"),
+        ("PKG_CONFIG_PATH", "make and compilers"),
+        ("BC_ENV_ARGS", "other languages"),
+        ("AWKPATH", "other languages"),
+        ("OCAMLRUNPARAM", "other languages"),
     ],
 )
 def test_an_input_never_loads_code_by_its_name(name: str, whose: str) -> None:
     """Such an input is not in the environment, and a note names the program that the variable affects."""
-    assert protocol.environment(request(**{name: "v", "ok": "v"})) == {"ok": "v"}
-    [sentence] = protocol.left_out(request(**{name: "v", "ok": "v"}))
+    assert protocol.environment(request(**{name: "v;", "ok": "v"})) == {"ok": "v"}
+    [sentence] = protocol.left_out(request(**{name: "v;", "ok": "v"}))
     assert sentence == (
         f"the input {name} is not in the environment, because that variable affects {whose}; it is in $HEAT_INPUTS_FILE"
     )
@@ -159,13 +203,39 @@ def test_an_input_never_loads_code_by_its_name(name: str, whose: str) -> None:
     [
         *("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_PROXY", "JAVA_OPTS", "JAVA_HOME", "NODE_ENV", "NODE_NAME"),
         *("PYTHON_VERSION", "RUBY_VERSION", "PHP_VERSION", "GIT_URL", "GIT_BRANCH", "GIT_REPO", "OPENSSL_VERSION"),
-        *("ANSIBLE_HOST_KEY_CHECKING", "EDITOR", "PAGER", "classpath", "gem_path", "path", "SSL_CERT_FILE", "R_VALUE"),
+        *("ANSIBLE_HOST_KEY_CHECKING", "classpath", "gem_path", "path", "SSL_CERT_FILE", "R_VALUE", "http_proxy"),
+        *("PGHOST", "PGPASSWORD", "MYSQL_HOST", "AWS_REGION", "DOCKER_IMAGE", "STACK_NAME", "RELEASE_NAME", "REPO_URL"),
+        *("NPM_TOKEN", "npm_config_registry", "RABBITMQ_HOST", "SPARK_MASTER", "VAULT_ADDR", "K3S_TOKEN", "ETCD_NAME"),
+        *("FILE_NAME", "STORAGE_SIZE", "CORE_COUNT", "BOOT_MODE", "NFS_SERVER", "S3_BUCKET", "FTP_URL", "TZ", "TMPDIR"),
     ],
 )
 def test_names_that_say_what_an_application_is_to_do_are_variables(name: str) -> None:
     """Templates use such names for inputs."""
     assert environment(**{name: "v"}) == {name: "v"}
     assert protocol.left_out(request(**{name: "v"})) == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "is_variable"), [("noninteractive", True), ("X; BEGIN { die } #", False), ("", False)]
+)
+def test_frontend_of_debconf_is_a_plain_word(value: str, is_variable: bool) -> None:
+    """The program debconf evaluates its name as Perl."""
+    assert ("DEBIAN_FRONTEND" in environment(DEBIAN_FRONTEND=value)) is is_variable
+
+
+def test_every_reserved_name_is_found_and_every_kept_one_is_not() -> None:
+    """Also the names in lower case, for which the list is not even loaded where it has none."""
+    for names in reserved.RESERVED.values():
+        for name in names.split():
+            assert protocol.reserved(name.replace("*", "X1"), ";"), name
+    for name in reserved.KEPT.split():
+        assert not protocol.reserved(name.replace("*", "X1")), name
+
+
+def test_no_reserved_name_is_listed_twice() -> None:
+    """Each belongs to one class."""
+    names = [name for line in (*reserved.RESERVED.values(), reserved.KEPT) for name in line.split()]
+    assert len(names) == len(set(names)) > 800
 
 
 @pytest.mark.parametrize("name", sorted(CREDENTIALS))

@@ -22,8 +22,8 @@ from heat_config_hooks import values
 ROOT = Path(__file__).parents[3]
 
 
-TEMPLATES = {"hot", "stack", "language", "tosca"}
-"""Modules that only templates load, whose classes may be the standard library's."""
+TEMPLATES = "heat_config_stack"
+"""The package that only templates load, whose classes may be the standard library's."""
 
 
 def modules() -> list[str]:
@@ -32,7 +32,7 @@ def modules() -> list[str]:
         ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__")
         for source in (ROOT / "agent", ROOT / "hooks")
         for path in sorted(source.rglob("*.py"))
-        if "\n@dataclass" in path.read_text() and path.relative_to(source).parts[1] not in TEMPLATES
+        if "\n@dataclass" in path.read_text() and path.relative_to(source).parts[0] != TEMPLATES
     ]
 
 

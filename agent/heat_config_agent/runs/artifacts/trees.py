@@ -17,6 +17,9 @@ MOST_FILES = 20_000
 DEEPEST = 100
 """The most folders within folders."""
 
+_HISTORY = ".git"
+"""Belongs to the author's work and not to the content of a folder that is followed."""
+
 PIECE = 1024 * 1024
 """The bytes that are read at once."""
 
@@ -69,25 +72,28 @@ def check_links(tree: Path, label: str) -> None:
             raise UsageError(f"the link {place.relative_to(tree)} leads out of {label}")
 
 
-def _walk(tree: Path, depth: int = 1) -> Iterator[Path]:
-    """Yield everything below a folder in the order of the names; folders named `.git` are left out.
+def _walk(tree: Path, without: str = "", depth: int = 1) -> Iterator[Path]:
+    """Yield everything below a folder in the order of the names, except entries with the name `without`.
 
     Raises UsageError if there are more than `DEEPEST` folders within folders.
     """
     if depth > DEEPEST:
         raise UsageError(f"there are more than {DEEPEST} folders within folders")
     for entry in sorted(os.scandir(tree), key=lambda entry: entry.name):
-        if entry.name == ".git":
+        if entry.name == without:
             continue
         yield Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(Path(entry.path), depth + 1)
+            yield from _walk(Path(entry.path), without, depth + 1)
 
 
 def digest(path: Path, budget: Budget) -> str:
-    """Return the digest of a file or a folder: of names, modes and contents. Raises OSError and UsageError."""
+    """Return the digest of the names, modes and contents of a file or a folder, without `.git`.
+
+    Raises OSError and UsageError.
+    """
     total = hashlib.sha256()
-    for place in [path, *(_walk(path) if path.is_dir() else ())]:
+    for place in [path, *(_walk(path, _HISTORY) if path.is_dir() else ())]:
         status = place.lstat() if place != path else place.stat()
         budget.spend(0, 1)
         name = os.fsencode(place.relative_to(path)) if place != path else b""
@@ -104,12 +110,12 @@ def digest(path: Path, budget: Budget) -> str:
 
 
 def copy(path: Path, tree: Path, budget: Budget) -> None:
-    """Copy a file into a tree, or the content of a folder. Raises OSError and UsageError."""
+    """Copy a file into a tree, or the content of a folder (without `.git`). Raises OSError and UsageError."""
     if not path.is_dir():
         budget.spend(path.stat().st_size, 1)
         shutil.copy(path, tree / path.name)
         return
-    for place in _walk(path):
+    for place in _walk(path, _HISTORY):
         mode = place.lstat().st_mode
         target = tree / place.relative_to(path)
         budget.spend(place.lstat().st_size if stat.S_ISREG(mode) else 0, 1)

@@ -6,7 +6,7 @@ node are a line, in which each needs the one before it; removing them is the sam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -94,6 +94,8 @@ class Compiler:
         """The type of each resource as the stack knows it."""
         self.nodes: dict[str, NodeDefinition] = {}
         self._places: dict[tuple[int, str, str], tuple[str, str]] = {}
+        self._for_operations: dict[str, dict[str, list[str]]] = {}
+        """The outputs that operations ask for, and not only the outputs of the service."""
         evaluator.resource_of = self._resource_of
 
     def compile(self) -> None:
@@ -114,6 +116,15 @@ class Compiler:
             self._node(part)
         steps = {step.name: step.first for line in self.lines.values() for step in line}
         cut_circles(self.resources, steps, self.topology)
+        self._for_operations = {
+            resource: {operation: self._irreplaceable(resource, operation, names) for operation, names in asked.items()}
+            for resource, asked in self.evaluator.outputs.items()
+        }
+
+    def _irreplaceable(self, resource: str, operation: str, names: Iterable[str]) -> list[str]:
+        """Return the outputs of an operation that nothing can replace."""
+        replaceable = {(of.resource, of.attribute, *of.path) for of in self.evaluator.replaceable}
+        return [name for name in names if (resource, operation, name) not in replaceable]
 
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
@@ -133,8 +144,13 @@ class Compiler:
         for name, wanted in self.evaluator.outputs.items():
             found = self.resources.get(name)
             if found is not None and self.types[name] == OPERATION:
-                outputs = {operation: [*names] for operation, names in wanted.items()}
-                self.resources[name] = replace(found, properties={**found.properties, "outputs": outputs})
+                asked: dict[str, Tree] = {"outputs": {operation: [*names] for operation, names in wanted.items()}}
+                types = {operation: {key: of for key, of in names.items() if of} for operation, names in wanted.items()}
+                if any(types.values()):
+                    asked["output_types"] = {operation: of for operation, of in types.items() if of}
+                if name in self._for_operations:
+                    asked["needed_outputs"] = self._for_operations[name]
+                self.resources[name] = replace(found, properties={**found.properties, **asked})
         return self.resources
 
     # The line of a node.

@@ -45,8 +45,12 @@ class Evaluator:
     given: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """Attributes that people have given, by the node, or by the node and its capability."""
     address_of: Callable[[Part], Tree] = lambda _part: "127.0.0.1"
-    outputs: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
-    """Receives the outputs that are asked for: resource → operation, as the resource names it → names."""
+    outputs: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
+    """Receives the outputs that are asked for: resource → operation, as the resource names it → name → primitive type.
+
+    The type is that of the attribute which the output sets; empty where there is none."""
+    replaceable: set[Attribute] = field(default_factory=set)
+    """The outputs in whose place attributes have another value: a default, or the output of another operation."""
     resource_of: Callable[[Subject, str, str], tuple[str, str] | None] = lambda _subject, _interface, _operation: None
     """Returns the resource of an operation and its name for the operation; None where it is not implemented."""
     keepers: Collection[str] = ()
@@ -166,10 +170,14 @@ class Evaluator:
                 assigned = self.capability_value(subject, path[0], name)
             else:
                 assigned = self.property_value(subject, name)
-        outputs = [*self._set_by_operations(subject, (*path, name))]
+        definition = attributes.get(name)
+        type_ = definition.schema.type if definition is not None else None
+        outputs = [*self._set_by_operations(subject, (*path, name), type_.primitive or "map" if type_ else "")]
+        if len(outputs) > 1 or assigned is not None:
+            self.replaceable.update(output for output in outputs if isinstance(output, Attribute))
         return Computed([*outputs, assigned], _first, "first") if outputs else assigned
 
-    def _set_by_operations(self, subject: Subject, path: tuple[str, ...]) -> Iterator[Tree]:
+    def _set_by_operations(self, subject: Subject, path: tuple[str, ...], type_: str) -> Iterator[Tree]:
         """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
         ends: list[tuple[Link, str]] = []
         if isinstance(subject, Part):
@@ -180,7 +188,7 @@ class Evaluator:
                 outputs = {**outputs, **(operation.content.get("outputs") or {})}
                 for name, place in outputs.items():
                     if isinstance(place, list) and (*place,) == (keyword, *path):
-                        yield self.output(owner, interface.name, operation.name, name)
+                        yield self.output(owner, interface.name, operation.name, name, type_)
 
     def _inner_attribute(self, part: Part, inner: Layer, name: str) -> Tree:
         """Return an attribute of a node in whose place a service stands."""
@@ -245,13 +253,17 @@ class Evaluator:
     def _of(self, subject: Subject, name: str, *, is_attribute: bool) -> Tree:
         return self.attribute(subject, name) if is_attribute else self.property_value(subject, name)
 
-    def output(self, subject: Subject, interface: str, operation: str, name: str) -> Tree:
-        """Return an output of an operation (chapter 4); null where the operation is not implemented."""
+    def output(self, subject: Subject, interface: str, operation: str, name: str, type_: str = "") -> Tree:
+        """Return an output of an operation (chapter 4); null where the operation is not implemented.
+
+        `type_` is the primitive type of the attribute that the output sets, if it sets one.
+        """
         found = self.resource_of(subject, interface, operation)
         if found is None:
             return None
         resource, key = found
-        self.outputs.setdefault(resource, {}).setdefault(key, {})[name] = None
+        asked = self.outputs.setdefault(resource, {}).setdefault(key, {})
+        asked[name] = asked.get(name) or type_
         return Attribute(resource, key, (name,), is_awaited=resource not in self.keepers)
 
     def entities(self, name: str, context: Context) -> list[Subject]:

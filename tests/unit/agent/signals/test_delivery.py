@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from heat_config_agent.model import backoff
 from heat_config_agent.model.deployment import Target
-from heat_config_agent.signals import delivery
+from heat_config_agent.signals import delivery, servers
 from heat_config_agent.signals.delivery import Delivery, Fate
 from heat_config_agent.signals.outbox import Outbox
 from support import pace
@@ -89,6 +90,52 @@ def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> 
     waiting.send("a", target(heat), RESULT)
     assert settle(waiting) == [Fate.RETRY]
     assert len(heat.signals) == 1
+
+
+def temporary(heat: SignalServer) -> Target:
+    """A temporary URL of Swift."""
+    return Target(kind="url", verb="PUT", url=heat.url("a") + "?temp_url_sig=1&temp_url_expires=2147483647")
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once, and hold nothing back."""
+    monkeypatch.setattr(backoff, "BACK_OFF_FIRST", 0.01)
+    monkeypatch.setattr(servers, "ROUNDING_SECONDS", 0.0)
+
+
+@pytest.mark.fault(
+    1,
+    "Swift answers 401 or 403 to a valid temporary URL, because it cannot read its account",
+    "the result is sent again a few times, and is refused for good only after that",
+)
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("status", [401, 403])
+def test_refusal_of_a_temporary_url_is_final_after_some_tries(heat: SignalServer, settle: Settle, status: int) -> None:
+    """A refusal that passes is not shown; one that lasts is final."""
+    heat.answers.extend([Answer(status), Answer(status), Answer(503)])
+    waiting = Delivery(Outbox(), patience=None)
+    waiting.send("a", temporary(heat), RESULT)
+    assert settle(waiting) == [Fate.RETRY, Fate.RETRY, Fate.RETRY, Fate.SENT]
+    heat.always = Answer(status)
+    waiting.send("b", temporary(heat), RESULT)
+    assert settle(waiting) == [*[Fate.RETRY] * (delivery.REFUSALS - 1), Fate.REFUSED]
+
+
+@pytest.mark.usefixtures("quick")
+def test_refusal_is_final_at_once_if_no_other_try_changes_it(heat: SignalServer, settle: Settle) -> None:
+    """Another address or answer is not doubted, and without patience there is no other try."""
+    for status, target_of, patience in ((401, target, None), (404, temporary, None), (401, temporary, 0)):
+        heat.always = Answer(status)
+        waiting = Delivery(Outbox(), patience=patience)
+        waiting.send("a", target_of(heat), RESULT)
+        assert settle(waiting) == [Fate.REFUSED]
+
+
+def test_tries_after_a_refusal_go_on_for_most_of_a_minute() -> None:
+    """The shortest and the longest sum of the delays between the tries."""
+    longest = sum(backoff.BACK_OFF_FIRST * 2.0**tries for tries in range(delivery.REFUSALS - 1))
+    assert 30 <= longest / 2 <= longest <= 64
 
 
 def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(

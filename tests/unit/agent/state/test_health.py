@@ -9,6 +9,7 @@ import pytest
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.state import health
 from heat_config_agent.state.health import Health
+from heat_config_hooks import processes
 
 CONDITION = {"name": "heat", "from": "", "working": None, "since": 1.0, "answered": None, "failures": 0, "trouble": "x"}
 
@@ -107,3 +108,14 @@ def test_metrics_of_channels() -> None:
     assert "# TYPE heat_config_agent_notices_lost_total counter\n" in text
     assert 'heat_config_agent_notices_lost_total{channel="console"} 3.0\n' in text
     assert "notices_lost" not in health.metrics(Health(process=1, version="1", started=0), [])
+
+
+@pytest.mark.parametrize(("shift", "poll", "silent"), [(-10, 0.0, False), (-1000, 0.0, True), (-1000, 3600.0, False)])
+@pytest.mark.parametrize("years", [-10, 0, 10])
+def test_a_set_clock_does_not_make_a_daemon_silent(shift: float, poll: float, silent: bool, years: int) -> None:
+    """The age of a report is measured by the time since boot, and a daemon that polls seldom reports seldom."""
+    now, clock = processes.since_boot(), time.time() + years * 365 * 86400
+    report = Health(
+        process=1, boot=processes.boot_id(), version="1", started=0, at=clock, up=now + shift, next_poll=poll
+    )
+    assert (health.silence(vars(report)) > 0) is silent
