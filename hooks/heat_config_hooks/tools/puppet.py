@@ -128,10 +128,28 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
         reply["deploy_status_code"] = 0
+    elif ended.code and (cause := _cause(ended.stderr)):
+        reply["deploy_stderr"] = Capture(ended.stderr, after=f"{cause}\n")
     if ended.code == 0 and "noop" not in str(request.config) and _is_dry_run(ended.stdout):
         why = "nothing was applied: Puppet was in a dry run, because its configuration says noop"
         return {**reply, **failure(UNKNOWN, why, Capture(ended.stdout), Capture(ended.stderr))}
     return reply
+
+
+def _cause(stderr: Path) -> str:
+    """Return the first error of Puppet, if something follows it; else empty. People take the last line for the reason.
+
+    What follows are errors of resources that need the one that failed, and warnings about those that were skipped.
+    Of two lines about the same error, the one that names the resource counts. Facter's errors end no run.
+    """
+    with stderr.open("rb") as file:
+        lines = [line.decode("utf-8", "replace").strip() for line in file if line.strip()]
+    errors = [line for line in lines if line.startswith("Error: ") and not line.startswith("Error: Facter: ")]
+    if not errors:
+        return ""
+    what = errors[0].removeprefix("Error: ")
+    cause = next((line for line in errors if line.startswith("Error: /") and line.endswith(what)), errors[0])
+    return "" if cause == lines[-1] else cause
 
 
 def _is_dry_run(stdout: Path) -> bool:

@@ -120,7 +120,7 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
         sentence = "salt-call ended without returning the outcome of the states"
         return {**outputs, **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr))}
     returned = document["local"]
-    problems = [*_problems(returned), *_lost_grains(place, ended), *_untried(returned, request, place)]
+    problems = [*_lost_grains(place, ended), *_untried(returned, request, place), *_problems(returned)]
     code = (ended.code or _FAILED) if problems else 0  # salt-call's own code also depends on commands in templates
     empty = "" if returned else "the config has no states for this action: nothing was run\n"
     salt_outputs = (("return", returned), ("retcode", code))
@@ -245,14 +245,19 @@ def _problems(returned: object) -> list[str]:
 
     Salt returns a map of states; if it ran none of them, a list of errors or a single error.
     The result of a state is true, false, or null in a dry run.
-    People are shown the last line as the reason, so states that were not run because of others come first.
+    People are shown the last line as the reason, so states that were not run because of others come first, and the
+    state that failed first comes last.
     """
     if not isinstance(returned, Mapping):
         errors = returned if isinstance(returned, list) else [returned]
         return [protocol.as_text(each).strip() for each in errors] or ["salt-call returned nothing"]
     states = {tag: each if isinstance(each, Mapping) else {"comment": each} for tag, each in returned.items()}
     failed = [tag for tag, state in states.items() if state.get("result", False) not in (True, None)]
-    return [_problem(tag, states[tag]) for tag in sorted(failed, key=lambda tag: _place(states[tag]))]
+    failed.sort(key=lambda tag: _place(states[tag]))
+    first = next((tag for tag in failed if _place(states[tag])[0]), None)
+    if first is not None:
+        failed = [*(tag for tag in failed if tag != first), first]
+    return [_problem(tag, states[tag]) for tag in failed]
 
 
 def _untried(returned: object, request: protocol.Request, place: protocol.Workplace) -> list[str]:
