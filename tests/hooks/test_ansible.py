@@ -190,7 +190,16 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     argv = (asked / "argv").read_text().split("\0")[:-1]
     variables = Path(argv[-1].removeprefix("@"))
     assert argv == [
-        *("-i", str(variables.parent / "this machine.ini"), "--module-path", "/m:n", "--skip-tags", "c", "--tags", "a,b"),
+        *(
+            "-i",
+            str(variables.parent / "this machine.ini"),
+            "--module-path",
+            "/m:n",
+            "--skip-tags",
+            "c",
+            "--tags",
+            "a,b",
+        ),
         *(str(working / "d1_playbook.yaml"), "--extra-vars", f"@{variables}"),
     ]
     assert (asked / "cwd").read_text() == f"{working}\n"

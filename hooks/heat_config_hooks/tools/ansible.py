@@ -34,7 +34,7 @@ from typing import BinaryIO, NoReturn, TextIO, cast
 
 from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
@@ -64,11 +64,7 @@ ABOUT = protocol.About(
             "succeed even if no host matches, or no task has one of the tags",
             default=False,
         ),
-        "trusted_inputs": Option(
-            Kind.FLAG,
-            "as in heat-agents: texts of inputs are templates, and inputs `ansible_…` are settings of ansible",
-            default=False,
-        ),
+        **TRUSTED,
     },
     program=_PROGRAM,
     variables=("HEAT_ANSIBLE_WORKING", "HEAT_ANSIBLE_OUTPUTS", "HEAT_ANSIBLE_CMD", "HEAT_ANSIBLE_INVENTORY"),
@@ -153,7 +149,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if not request.options["inventory"]:
         files.replace(place.run / _HOSTS, _THIS_MACHINE)
     inputs = protocol.visible_inputs(request)
-    trusted = request.options["trusted_inputs"] is True
+    trusted = request.options.get("trusted_inputs") is True
     settings = [] if trusted else ansible_values.settings(inputs)
     variables = {
         "heat_config_id": request.id,
@@ -200,7 +196,7 @@ def _unmarkable(request: protocol.Request, program: str) -> str:
     """Return why an old version of ansible cannot be given the inputs as they are; empty if it can."""
     inputs = protocol.visible_inputs(request)
     exposed = [name for name, value in inputs.items() if ansible_values.exposed(value)]
-    if not exposed or request.options["trusted_inputs"]:
+    if not exposed or request.options.get("trusted_inputs"):
         return ""
     _, text = steps.ask([program, "--version"])
     if ansible_values.version(text) >= ansible_values.MARKED:

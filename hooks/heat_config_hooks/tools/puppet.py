@@ -19,8 +19,8 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, changed, failure, nothing_done
 
 PUPPET = programs.Program(
     names=("puppet",),
@@ -38,6 +38,7 @@ ABOUT = protocol.About(
         "enable_hiera": Option(Kind.FLAG, "write the inputs to Hiera's folder, as heat_config_NAME.json", False),
         "use_facter": Option(Kind.FLAG, "another name of enable_facter, from heat-agents' documentation", True),
         "use_hiera": Option(Kind.FLAG, "another name of enable_hiera, from heat-agents' documentation", False),
+        **TRUSTED,
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
         "tags": Option(Kind.TEXTS, "apply only resources with one of these tags"),
         "enable_debug": Option(Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False),
@@ -101,7 +102,8 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         own["deploy_config_name"] = _name(request)
         data = _data(request, place)
         files.make_directory(data.parent)
-        files.replace(data, _json(protocol.visible_inputs(request)))
+        inputs = protocol.visible_inputs(request)
+        files.replace(data, _json(inputs if options.get("trusted_inputs") else changed(inputs, _literal)))
     facts = _facts(request, place, own) if options["enable_facter"] and options["use_facter"] else {}
     files.make_directory(place.working)
     path = place.working / f"{request.key}.pp"
@@ -186,6 +188,11 @@ def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection
     others = place.environment.get("FACTERLIB")
     variables["FACTERLIB"] = f"{place.run}:{others}" if others else str(place.run)
     return variables
+
+
+def _literal(text: str) -> str:
+    """Return text in which Hiera does not replace `%{…}`."""
+    return text.replace("%{", "%{literal('%')}{")
 
 
 def _json(values: object) -> bytes:
