@@ -139,7 +139,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
             (entry.id or entry.key)[:36],
             entry.action or "-",
             entry.tool or "-",
-            word(entry),
+            word(entry, state),
             plan.clock(entry.at),
             details(entry, state).replace("\n", "; "),
         )
@@ -343,9 +343,9 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
     terminal.say("")
 
 
-def word(entry: Entry) -> str:
+def word(entry: Entry, state: Path) -> str:
     """Return the state of a deployment in one or two words."""
-    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run)):
+    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run, state / "runs" / entry.key)):
         return "ended"
     if entry.ended is None:
         return entry.state.value
@@ -397,7 +397,7 @@ def _reason(entry: Entry) -> str:
 
 def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
-    if run is None or not supervisor.going_on(run):
+    if run is None or not supervisor.going_on(run, folder):
         return "ended while no agent was running; the next run records how"
     lasted = processes.since_boot() - run.began + run.spent
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""
