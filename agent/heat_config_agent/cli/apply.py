@@ -266,12 +266,16 @@ def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Seque
         return [Stdin() if each == "-" else File(Path(each), tree) for each in paths], False
     if settings.shell_config:
         return [ShellConfig(settings.shell_config)], True
-    if effective.SHELL_CONFIG.exists():
-        return [ShellConfig(effective.SHELL_CONFIG)], True
-    raise SourceError(
-        f"nothing to apply: no FILE is named, and {effective.SHELL_CONFIG} does not exist",
-        hint="try heat-config-apply FILE; see --help",
-    )
+    try:
+        os.stat(effective.SHELL_CONFIG)  # noqa: PTH116  # `exists` would hide some errors, and raise others
+    except OSError as error:
+        is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+        why = "does not exist" if is_absent else f"cannot be read: {error.strerror}"
+        raise SourceError(
+            f"nothing to apply: no FILE is named, and {effective.SHELL_CONFIG} {why}",
+            hint="try heat-config-apply FILE; see --help",
+        ) from error
+    return [ShellConfig(effective.SHELL_CONFIG)], True
 
 
 def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]]:
