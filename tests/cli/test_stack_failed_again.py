@@ -7,6 +7,7 @@ template says.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -101,6 +102,25 @@ def test_rollback_of_an_update_runs_update(machine: Machine) -> None:
     assert (done.code, log(machine)) == (1, ["svc UPDATE"] * 2)
     assert "ROLLBACK_COMPLETE" in done.out
     assert (machine.folder / "svc").exists()
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_reason_and_output_of_a_run_survive_the_rollback(machine: Machine, existed: bool) -> None:
+    """The command that rolls back shows both, and they are shown until the next update."""
+    content = template(svc=deployment())
+    if existed:
+        assert apply(machine, content).code == 0
+    done = apply(machine, content, "--parameter", "ok=no", "--rollback")
+    assert done.code == 1
+    why = f"Resource {'UPDATE' if existed else 'CREATE'} failed: Error: resources.svc: Deployment to server failed"
+    assert f"rolled back after: {why}" in done.out
+    assert "s/svc printed last:\n  | the value is no\n" in done.out
+    words = re.search(r"`heat-config-agent (log s/\S+ .*)` shows all of its output", done.out)
+    assert words is not None
+    assert machine.command("heat-config-agent", words[1].split(), {}).err == "the value is no\n"
+    assert f"rolled back after: {why}" in stack(machine, "show", "s").out
+    assert apply(machine, content).code == 0
+    assert "rolled back" not in stack(machine, "show", "s").out
 
 
 def test_failed_deployments_of_nested_templates_and_groups_run_again(machine: Machine) -> None:
@@ -205,3 +225,47 @@ def test_adopted_failure_stays_one(machine: Machine) -> None:
     log(machine)
     assert apply(machine, content).code == 0
     assert log(machine) == ["svc UPDATE"]
+
+
+def planned(machine: Machine, content: dict[str, Any], *words: str) -> dict[str, tuple[str, list[str]]]:
+    """Return the effect on each resource but servers and config by a plan, and the actions that it names."""
+    rows = json.loads(apply(machine, content, "--plan", "--json", *words).out)
+    plain = {"server", "other", "config"}
+    return {each["name"]: (each["change"], each["runs"]) for each in rows if each["name"] not in plain}
+
+
+def test_plan_names_the_actions_that_will_run(machine: Machine) -> None:
+    """Of new, failed, changed, replaced and removed deployments, also of those in child stacks."""
+    write(machine, "child.yaml", template(inner=deployment(service="inner")))
+    child = {"type": "child.yaml", "properties": {"ok": {"get_param": "ok"}}}
+    content = template(svc=deployment(), child=child)
+    bad = ("--parameter", "ok=no")
+    assert planned(machine, content) == {"svc": ("added", ["CREATE"]), "child": ("added", ["CREATE"])}
+    assert apply(machine, content, *bad).code == 1
+    assert planned(machine, content, *bad) == {"svc": ("again", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
+    assert planned(machine, content) == {"svc": ("updated", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
+    assert apply(machine, content).code == 0
+    assert planned(machine, content) == {"svc": ("unchanged", []), "child": ("unchanged", [])}
+    assert planned(machine, content, *bad) == {"svc": ("updated", ["UPDATE"]), "child": ("updated", ["inner UPDATE"])}
+    assert planned(machine, template(svc=deployment("other"))) == {
+        "svc": ("replaced", ["DELETE", "CREATE"]),
+        "child": ("removed", ["DELETE"]),
+    }
+    line = next(each for each in apply(machine, content, *bad, "--plan").out.splitlines() if " svc " in each)
+    assert line.split() == ["updated", "svc", "OS::Heat::SoftwareDeployment", "UPDATE"]
+
+
+def test_plan_names_no_action_that_no_config_has(machine: Machine) -> None:
+    """A component without a config for DELETE runs nothing when it is removed."""
+    assert apply(machine, template("CREATE", svc=deployment())).code == 0
+    assert planned(machine, template("CREATE", new=deployment())) == {
+        "new": ("added", ["CREATE"]),
+        "svc": ("removed", []),
+    }
+
+
+def test_plan_names_a_removal_that_failed(machine: Machine) -> None:
+    """A deployment whose DELETE has failed is still to be removed."""
+    assert apply(machine, template(old=deployment(ok="not DELETE"))).code == 0
+    assert apply(machine, template()).code == 1
+    assert planned(machine, template()) == {"old": ("removed", ["DELETE"])}

@@ -307,7 +307,7 @@ def _deployment(
         entry.wrong("options", f"expected an object, not {kind_of(options)}")
     deployment = Deployment(
         id=identity,
-        key=protocol.file_key(identity) if identity else _digest(raw),
+        key=key_of(identity) if identity else _digest(raw),
         name=entry.text("name") or identity,
         group=entry.text("group", "Heat::Ungrouped") or "Heat::Ungrouped",
         config=raw.get("config"),
@@ -325,6 +325,11 @@ def _deployment(
     )
     shown = redaction.name_of(deployment, deployment.name)
     return deployment if shown == deployment.name else replace(deployment, name=shown)
+
+
+def key_of(identity: str) -> str:
+    """Return the key of a deployment. An id that looks like the digest of another one gets a digest too."""
+    return protocol.file_key(f"id {identity}" if identity.startswith("sha256-") else identity)
 
 
 def _identity(entry: _Entry, *, by_name: bool) -> str:

@@ -173,7 +173,8 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
-        if deployment.key in known.marked or deployment.id in known.marked:
+        another = known.entries.get(deployment.id)  # its key is the id of this one: the file is its own
+        if deployment.key in known.marked or (deployment.id in known.marked and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
     if entry.again:

@@ -104,6 +104,10 @@ class Applier:
         """Retry now to send the results that wait for their next try."""
         self._delivery.hurry()
 
+    def hope(self) -> None:
+        """Retry to send the results that wait for their next try, because their servers may be back."""
+        self._delivery.hope()
+
     def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
         self._ground = replace(self._ground, tools=tools, defaults=run_settings.defaults)

@@ -73,10 +73,11 @@ def is_written(folder: Path) -> bool:
 
     A lease to read is granted only if the file is not open to be written.
     """
-    return any(_is_open_to_write(f"{folder}/{name}") for name in run_folder.STREAMS[:2])
+    return any(is_open_to_write(f"{folder}/{name}") for name in run_folder.STREAMS[:2])
 
 
-def _is_open_to_write(path: str) -> bool:
+def is_open_to_write(path: str) -> bool:
+    """Return True if any process of this kernel, also in another container, has a file open to write it."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

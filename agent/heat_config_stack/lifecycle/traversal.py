@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from heat_config_stack.definition import Definition
 from heat_config_stack.definition.procedures import DEPLOY
 from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.lifecycle import procedure
+from heat_config_stack.lifecycle import deployments, procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.steps import Node, Traversal
 from heat_config_stack.records import records, spans
@@ -42,6 +42,7 @@ def converge(
     if record.action != DELETE:
         stack.settle()
     if action != ROLLBACK:
+        record.undone = None
         record.before, record.revision = record.revision, record.latest + 1
         record.latest = record.revision
     _begin(stack, action, attempt)
@@ -378,6 +379,7 @@ class _Convergence(Traversal):
         stack, record = self.stack, self.stack.record
         failed = f"Resource {record.action} failed: {record.failure}"
         stack.happened([], record.action, FAILED, failed)
+        record.undone = {"reason": failed, "runs": deployments.runs_that_failed(stack)}
         create = record.action != UPDATE
         record.revision, record.before = (record.latest + 1 if create else record.before), record.revision
         record.latest = max(record.latest, record.revision)

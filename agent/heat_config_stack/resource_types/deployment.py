@@ -116,6 +116,13 @@ class SoftwareDeployment(Resource):
         source = self._config(self.properties)
         return self._derived(action, source) if self._is_for(action, source) else None
 
+    def runs(self, action: str) -> bool:
+        """Return whether an action runs anything, as far as the config is known."""
+        try:
+            return self._is_for(action, self._config(self.properties))
+        except exception.NotFound:
+            return action in self.properties["actions"]
+
     def _told(self, action: str) -> dict[str, Json]:
         transport = self.properties["signal_transport"]
         return {
