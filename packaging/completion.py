@@ -103,8 +103,8 @@ def told(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
 def _for_bash(text: str) -> str:
     """Return what shtab has written, with what it lacks.
 
-    In a folder, completion goes on with what is in that. Versions before 1.7, such as that of Debian 12, complete only the
-    first of several choices.
+    In a folder, completion goes on with what is in that. Versions before 1.7, such as that of Debian 12, complete only
+    the first of several choices.
     """
     text = text.replace("complete -o bashdefault", "complete -o filenames")
     text = text.replace('_choices_var="${current_action}_choices"', '_choices_var="${current_action}_choices[@]"')
