@@ -198,13 +198,14 @@ def _waits(entry: Entry, state: Path) -> str:
     process = _daemon(state)
     if not process:
         return "not started yet: the next run starts it"
-    for obstacle in _blocked(state, health.read(state, process)):
+    report = health.read(state, process)
+    for obstacle in _blocked(state, report):
         keys = obstacle["deployments"]
         if why := keys.get(entry.key) if isinstance(keys, Mapping) else None:
             return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
         if obstacle["reason"]:
             return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
-    return "waits for its turn"
+    return "waits for a reboot of the machine" if report.get("reboot") else "waits for its turn"
 
 
 def _daemon(state: Path) -> int:
@@ -226,7 +227,7 @@ def _agent(state: Path) -> dict[str, object]:
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
-        "version": report.get("version"),
+        "version": report.get("version") if not holder or report.get("process") == holder[0] else None,
         "started": report.get("started"),
         "doing": doing if running else "not running",
         "said": report.get("at"),
@@ -289,13 +290,16 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     pending = [source for source in sources if source.get("working") is None and source.get("name") in TRANSPORTS]
     problems += [f"{source.get('name')} has not answered yet" for source in pending]
     if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
-        problems.append("no source has answered")
+        ever = any(source.get("answered") for source in sources)
+        problems.append("no source answers now" if ever else "no source has answered")
     troubles = agent["troubles"]
     problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
     if agent["paused"]:
         problems.append("the agent is paused")
+    if age := health.outdated(agent) if agent["running"] else "":
+        problems.append(f"{age}: restart it")
     return problems
 
 

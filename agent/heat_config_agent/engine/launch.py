@@ -260,6 +260,7 @@ class Launcher:
         return RunEnd(
             same_boot=same_boot,
             unreadable=run_folder.unreadable(folder, run),
+            displaced=same_boot and run_folder.is_displaced(folder, run),
             had_ended=not same_boot and run_folder.has_run(folder),
             had_remains=supervisor.end_remains(run),
         )

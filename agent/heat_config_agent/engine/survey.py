@@ -77,7 +77,9 @@ def survey(
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
-    concerned = entries.concerning([deployment.key for deployment in deployments], sources)
+    keys = [deployment.key for deployment in deployments]
+    keys += [deployment.id for deployment in deployments if deployment.id != deployment.key]  # perhaps another's key
+    concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
     known = facts(deployments, concerned, ground, now=now, back=due.back, are_few=are_few)
@@ -134,6 +136,8 @@ def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> P
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:
     """Return False for a deployment that the plan does not run: it is settled, and nothing asks for a new run."""
     if entry is None or not entry.settled or entry.again or entry.key in back:
+        return True
+    if plan.is_corrected(deployment, entry):
         return True
     return deployment.action == cleanup.ACTION or bool(entry.marked and entry.key not in marked)
 
