@@ -247,6 +247,7 @@ def test_source_is_polled_when_a_result_is_delivered(
         daemon.send(signal.SIGUSR1)
         wait_until(lambda: len(server.signals) > count, LONG)  # noqa: B023
     daemon.wait_said("request: ", "500")
+    wait_until(lambda: "no source answers now" in daemon.command("status", "--check").out, LONG)
     server.named["metadata"] = working
     (machine.folder / "go-d1").touch()
     heat.wait_for(1, LONG)
