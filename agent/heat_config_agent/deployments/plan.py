@@ -76,6 +76,9 @@ class Step:
     """The time before which that run does not begin, in seconds since boot."""
 
 
+BEGUN_ELSEWHERE = "another agent began it and recorded no result"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """The facts that a plan is made from, besides the deployments."""
@@ -84,6 +87,8 @@ class Known:
     """The entries of the journal, by key."""
     marked: Collection[str] = ()
     """The keys with a file in the folder `deployed/`."""
+    begun: Collection[str] = ()
+    """The keys and ids with such a file of which another agent has begun a run and recorded no result."""
     folder: str = ""
     """The path of that folder; empty if it does not exist, so that a missing file means nothing."""
     back: Collection[str] = ()
@@ -173,6 +178,8 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
+        if deployment.key in known.begun or deployment.id in known.begun:
+            return Step(verb=Verb.SKIP, deployment=deployment, reason=BEGUN_ELSEWHERE)
         if deployment.key in known.marked or deployment.id in known.marked:
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
