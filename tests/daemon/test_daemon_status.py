@@ -154,10 +154,10 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
             deployment("d3", meeting(machine, "d3")),
         ]
     )
-    before = time.time()
+    before, doing = time.time(), "running d2; 1 waiting; 1 deployment failed"
     os.umask(os.umask(0o077))
     daemon.start()
-    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == "running d2; 1 waiting", LONG)
+    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == doing, LONG)
     prefix = "heat_config_agent"
     wanted = {
         (f"{prefix}_up", ""): 1,

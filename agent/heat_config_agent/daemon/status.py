@@ -196,7 +196,8 @@ class StatusWriter:
             parts.append(f"no answer from {', '.join(silent)}")
         if snapshot.paused:
             parts.append(snapshot.paused)
-        parts = parts or ["idle" if snapshot.answered or snapshot.followed else "waiting for the first document"]
+        waits = not snapshot.answered and (snapshot.conditions or not snapshot.followed)
+        parts = parts or ["waiting for the first document" if waits else "idle"]
         if self._failed:
             parts.append(f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed")
         parts += [record.problem.partition(": ")[2].partition(":")[0] for record in snapshot.followed if record.problem]

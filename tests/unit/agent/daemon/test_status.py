@@ -67,6 +67,7 @@ def doing(state: Path) -> object:
         ({"conditions": {"heat": Condition("heat", working=False)}}, "no answer from heat"),
         ({"conditions": {"heat": Condition("heat", working=False, seldom=True)}}, "idle"),
         ({"paused": "paused: upgrade", "waiting": 1}, "1 waiting; paused: upgrade"),
+        ({"answered": False, "followed": (Followed(name="web"),)}, "idle"),
         ({"troubles": ("the settings stay as they were: x",)}, "idle; the settings stay as they were"),
         ({"followed": (Followed(name="web", begun="git:abc x", refused="b"),)}, "carrying out a revision of web"),
         ({"followed": (Followed(name="web", refused="b", reason="x: y"),)}, "idle; revision b is refused"),
