@@ -31,13 +31,27 @@ def text_of(content: bytes) -> str:
     return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")  # `utf-8-sig` is a module to load
 
 
-def make_directory(path: Path, *, durable: bool = False) -> None:
-    """Make a folder and its missing parents, 0700; if `durable`, they survive a power cut."""
+def make_directory(path: Path, *, durable: bool = False, mode: int = 0o700) -> None:
+    """Make a folder and its missing parents, with this mode; if `durable`, they survive a power cut."""
     if not os.path.isdir(path):
-        make_directory(path.parent, durable=durable)
-        path.mkdir(mode=0o700, exist_ok=True)
+        make_directory(path.parent, durable=durable, mode=mode)
+        path.mkdir(mode=mode, exist_ok=True)
         if durable:
             sync_directory(path.parent)
+
+
+def with_search(mode: int) -> int:
+    """Return the mode of a folder for files with `mode`: who may read them may search it. Also that of a program."""
+    return mode | 0o100 | (mode & 0o444) >> 2
+
+
+def umask() -> int:
+    """Return the umask of this process, without changing it for a moment."""
+    try:
+        with open("/proc/self/status", encoding="utf-8", errors="replace") as status:
+            return next((int(line.split()[1], 8) for line in status if line.startswith("Umask:")), 0o077)
+    except OSError:
+        return 0o077
 
 
 def taken(path: str | Path) -> int:

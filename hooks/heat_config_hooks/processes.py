@@ -35,6 +35,11 @@ def boot_id() -> str:
     return f"{_BOOT_ID.read_text(encoding='utf-8').strip()}/{_PROCESS_IDS.stat().st_ino}/{init}"
 
 
+def same_kernel(boot: str) -> bool:
+    """Return whether a boot of a container, see `boot_id`, belongs to the present boot of the machine's kernel."""
+    return boot.partition("/")[0] == boot_id().partition("/")[0]
+
+
 def since_boot() -> float:
     """Return the seconds since boot, including suspended time; changes of the clock do not affect them."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

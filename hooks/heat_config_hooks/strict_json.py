@@ -11,14 +11,28 @@ MOST = 2_000_000
 """The largest number of values: one of three characters takes over sixty bytes of memory."""
 
 
-def loads(text: str) -> object:
-    """Return the value of a JSON text. Raises ValueError; json.JSONDecodeError, a subclass, has the position."""
+class Repeated(ValueError):  # noqa: N818  # a key is
+    """A key is in an object twice."""
+
+
+def loads(text: str, *, unique: bool = False) -> object:
+    """Return the value of a JSON text. Raises ValueError; json.JSONDecodeError, a subclass, has the position.
+
+    With `unique`, a key that is in an object twice is refused; otherwise the last one counts.
+    """
     check_number(text)
     try:
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique if unique else None)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     check(value)
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise Repeated("a key is in an object twice")
     return value
 
 

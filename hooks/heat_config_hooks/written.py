@@ -116,7 +116,8 @@ class Written:
             self._set_aside(path, old)
         self._keep(path, known, owner, digest, present)
         if not same:
-            files.make_directory(path.parent, durable=True)
+            # Missing folders can be searched by all who may read the file.
+            files.make_directory(path.parent, durable=True, mode=files.with_search(mode & 0o644 | 0o700))
             files.replace(path, content, mode=mode, durable=True)
             if kept and old:
                 with contextlib.suppress(PermissionError):  # without root's rights, the file is now our user's

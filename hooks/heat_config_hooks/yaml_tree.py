@@ -161,7 +161,7 @@ class Tree:
             problem = ", ".join(filter(None, (error.context, error.problem)))
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
             mark = error.problem_mark or error.context_mark
-            hint = _hint(text, mark) if "cannot start any token" in problem else ""
+            hint = _hint(text, mark) if "cannot start any token" in problem or "tab" in problem else ""
             raise _unreadable(problem, mark, (), hint, "syntax") from None
         except yaml.YAMLError as error:
             raise _unreadable(str(error).splitlines()[0], None, (), "", "syntax") from None
@@ -314,7 +314,7 @@ class Tree:
 def _hint(text: str, mark: Any) -> str:
     """Return what to do about a character that no value of YAML begins with."""
     lines = text.splitlines()
-    if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
+    if mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
         return "indent with spaces: YAML allows no tabs there"
     return "quote text that begins with % @ ` or a bracket"
 

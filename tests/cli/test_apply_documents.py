@@ -60,16 +60,16 @@ def test_a_document_may_be_an_object_or_a_list(machine: Machine, shape: str, pla
 @pytest.mark.parametrize(
     ("name", "text", "place"),
     [
-        ("d.json", '[\n {"id": "a",}\n]', "line 2, column"),
-        ("d.json", '{"deployments": [', "line 1, column 18"),
-        ("d.json", "", "line 1, column 1"),
-        ("d.json", "- id: a\n", "line 1, column 1"),
-        ("-", '[{"id": "a"},\n\n  {"id": "b"]', "line 3, column"),
-        ("d.yaml", "deployments:\n- id: a\n  name: [\n", "line 4, column 1"),
-        ("d.yaml", "a: b: c\n", "line 1, column 5"),
-        ("d.yaml", "\ta: b\n", "line 1, column 1"),
-        ("-", "deployments:\n  - id: 'a\n", "line 3, column 1"),
-        ("d.yaml", "!!python/object/apply:os.system ['true']\n", "line 1, column 1"),
+        ("d.json", '[\n {"id": "a",}\n]', "2:"),
+        ("d.json", '{"deployments": [', "1:18"),
+        ("d.json", "", "1:1"),
+        ("d.json", "- id: a\n", "1:1"),
+        ("-", '[{"id": "a"},\n\n  {"id": "b"]', "3:"),
+        ("d.yaml", "deployments:\n- id: a\n  name: [\n", "4:1"),
+        ("d.yaml", "a: b: c\n", "1:5"),
+        ("d.yaml", "\ta: b\n", "1:1"),
+        ("-", "deployments:\n  - id: 'a\n", "3:1"),
+        ("d.yaml", "!!python/object/apply:os.system ['true']\n", "1:1"),
     ],
 )
 def test_a_document_that_cannot_be_read_is_refused(machine: Machine, name: str, text: str, place: str) -> None:
@@ -81,8 +81,7 @@ def test_a_document_that_cannot_be_read_is_refused(machine: Machine, name: str, 
     ran = run(machine, "heat-config-apply", *arguments, given=text)
 
     assert ran.code == 2
-    assert called in ran.err
-    assert place in ran.err
+    assert f"{called}:{place}" in ran.err
     assert "Traceback" not in ran.err
     assert not machine.state.exists()
 
@@ -98,7 +97,7 @@ def test_a_document_that_cannot_be_read_is_refused(machine: Machine, name: str, 
         ("a: 1\n---\nb: 2\n", "document"),
     ],
 )
-def test_what_json_cannot_say_is_refused(machine: Machine, text: str, words: str) -> None:
+def test_values_without_json_are_refused(machine: Machine, text: str, words: str) -> None:
     """Values that no transport of Heat's could carry, and documents without an end, are bad usage and no crash."""
     ran = machine.apply(machine.write(text, "d.yaml"))
 

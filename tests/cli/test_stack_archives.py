@@ -20,7 +20,6 @@ PLUGIN = """
 import pathlib
 
 from heat.engine import attributes, properties, resource
-from support import pace
 
 HERE = pathlib.Path(__file__).parent.parent
 

@@ -153,7 +153,7 @@ def test_a_plan_does_nothing(stacks: Stacks) -> None:
     path = stacks.template()
     assert stacks.apply(path, "--plan").out.splitlines() == [
         "added  config    OS::Heat::SoftwareConfig",
-        "added  greeting  OS::Heat::SoftwareDeployment",
+        "added  greeting  OS::Heat::SoftwareDeployment  CREATE",
         "added  server    OS::Nova::Server",
         "3 resources; nothing was done",
     ]

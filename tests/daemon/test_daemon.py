@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
@@ -247,3 +248,29 @@ def test_a_run_inherits_nothing_of_the_agent_or_of_systemd(daemon: Daemon, heat:
     assert "WATCHDOG" not in said
     assert "secret" not in said
     assert re.search(r"^4$", said, re.MULTILINE), said  # 0, 1, 2, and the folder that ls reads
+
+
+def is_longer(path: Path, size: int) -> bool:
+    """Return whether a file has more bytes, holes included."""
+    return path.stat().st_size > size
+
+
+@pytest.mark.fault(
+    3,
+    "a run leaves a process that prints on and on",
+    "its output stays within the limit while the daemon rests, also of a daemon that is started later",
+)
+def test_output_of_a_process_that_a_run_has_left_is_limited(daemon: Daemon) -> None:
+    """The process is not ended: it may be the purpose of the deployment."""
+    daemon.configure(output_limit="4M")
+    daemon.start()
+    script = "#!/bin/sh\n(while :; do head -c 2000000 /dev/zero; sleep 0.1; done) &\necho $! > pid\n"
+    daemon.put([deployment("d1", script)])
+    daemon.wait_state("d1", "unasked")
+    stream = daemon.machine.state / "runs/d1/stdout"
+    for _ in range(2):
+        enough = stream.stat().st_size + 30_000_000
+        wait_until(functools.partial(is_longer, stream, enough), LONG)
+        wait_until(lambda: stream.stat().st_blocks * 512 < 8_000_000, LONG)
+        daemon.stop()
+        daemon.start()

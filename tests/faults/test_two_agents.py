@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from heat_config_agent.state import lock
 from support import pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import SignalServer, wait_until
@@ -186,6 +187,51 @@ def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: s
     (machine.folder / "go").touch()
     first.communicate(timeout=pace.seconds(LONG))
     assert (machine.folder / "ran").read_text() == "ran\n"
+
+
+@pytest.mark.fault(
+    1,
+    "one state directory in two containers: the agent of one is killed, and its run goes on",
+    "the other follows the run to its end, and starts no second copy",
+)
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_run_of_another_container_is_followed(machine: Machine, heat: SignalServer, *, idempotent: bool) -> None:
+    """Process ids mean nothing there, but the status file of the run is still open to be written."""
+    user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
+    apart = ("unshare", *user, "--pid", "--fork", "--mount-proc")
+    if subprocess.run([*apart, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("this machine gives no namespaces of processes: run the tests where «unshare --pid --fork» works")
+    given = deployment(config=waiting(machine), signal=heat.url(), options={"idempotent": idempotent})
+    path = machine.write([given])
+    words = [str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(path)]
+    init = [
+        *apart,
+        "/bin/sh",
+        "-c",
+        f'"$@" & agent=$!; {until(machine.folder / "die")}; kill -9 $agent; wait; sleep 600',
+        "sh",
+    ]
+    first = subprocess.Popen([*init, *words], env=machine.environment, stderr=subprocess.DEVNULL)
+    second = None
+    try:
+        wait_until((machine.folder / "ran").exists, LONG)
+        (machine.folder / "die").touch()
+        wait_until(lambda: lock.holder(machine.state) is None, LONG)
+        assert machine.status()["d1"]["state"] == "running"
+        second = subprocess.Popen([*apart, *words], env=machine.environment, stdout=subprocess.PIPE, text=True)
+        wait_until(lambda: lock.holder(machine.state) is not None, LONG)
+        (machine.folder / "go").touch()
+        said, _ = second.communicate(timeout=pace.seconds(LONG))
+        assert second.returncode == 0, said
+    finally:
+        for process in (first, second):
+            if process is not None:
+                for each in [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []:
+                    each.kill()
+                process.kill()
+                process.wait()
+    assert (machine.folder / "ran").read_text() == "ran\n"
+    assert [each["deploy_status_code"] for each in heat.values()] == [0]
 
 
 @pytest.mark.fault(

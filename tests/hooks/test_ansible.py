@@ -193,7 +193,16 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     argv = (asked / "argv").read_text().split("\0")[:-1]
     variables = Path(argv[-1].removeprefix("@"))
     assert argv == [
-        *("-i", "localhost,", "--module-path", "/m:n", "--skip-tags", "c", "--tags", "a,b"),
+        *(
+            "-i",
+            str(variables.parent / "this machine.ini"),
+            "--module-path",
+            "/m:n",
+            "--skip-tags",
+            "c",
+            "--tags",
+            "a,b",
+        ),
         *(str(working / "d1_playbook.yaml"), "--extra-vars", f"@{variables}"),
     ]
     assert (asked / "cwd").read_text() == f"{working}\n"
@@ -220,7 +229,8 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
     given = ours(playbook({"debug": {"msg": "x"}}), "d2", inputs=inputs, options={"deploy_credentials": True})
     driver.run(given)
     assert marked(asked / "variables")["deploy_password"] == "credential-1"
-    assert (asked / "argv").read_text().split("\0")[:3] == ["-i", "localhost,", str(working / "d2_playbook.yaml")]
+    first, inventory, path = (asked / "argv").read_text().split("\0")[:3]
+    assert (first, Path(inventory).name, path) == ("-i", "this machine.ini", str(working / "d2_playbook.yaml"))
 
     given = ours(playbook({"debug": {"msg": "x"}}), "d3")
     del given["options"]
@@ -360,6 +370,7 @@ TAGGED = playbook({"name": "x", "debug": {"msg": "done"}, "tags": "deploy"})
 FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all", "!min"]}]  # all of them take long
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "options", "says", "callback"),
     [
@@ -508,6 +519,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
         each.kill()
 
 
+@pytest.mark.slow
 def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     """A timeout ends ansible and all its processes, and the result has the outcome of earlier tasks."""
     config = playbook({"name": "first", "command": "/bin/true"}, {"name": "hang", "command": str(stubborn)})
@@ -521,6 +533,7 @@ def test_its_time_is_over(driver: Driver, stubborn: Path) -> None:
     wait_until(lambda: not living(str(driver.folder)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callback", ["default", "oneline"])
 def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> None:
     """The hook ends all processes of ansible when it gets a TERM that only it gets."""
@@ -558,6 +571,7 @@ def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
     assert "\nchanged: second\n2 ok, 1 changed\n" in machine.agent("log", "d1").out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("home", ["/", "/proc/nowhere"])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_a_home_that_is_none(driver: Driver, home: str) -> None:
@@ -571,6 +585,7 @@ def test_a_home_that_is_none(driver: Driver, home: str) -> None:
     assert Path("/.ansible").exists() == before
 
 
+@pytest.mark.slow
 def test_it_is_forgotten(machine: Machine) -> None:
     """`forget` removes the files of one deployment and of no other."""
     config = playbook({"copy": {"content": "x", "dest": "{{ heat_outputs_path }}.x"}})

@@ -89,7 +89,7 @@ def test_what_cannot_be_read_has_lost_nothing(machine: Machine, podman: Podman) 
         assert done.code == code, (content, done)
         assert podman.running() == {"web"}, content
     path.unlink()
-    assert machine.apply(path).code == 3
+    assert machine.apply(path).code == 2
     machine.apply(path, str(machine.write([OTHER], "other.json")))
     assert podman.running() == {"web"}
     assert "d1-left" not in machine.status()

@@ -53,6 +53,7 @@ def test_the_manifest_is_written_and_its_pod_waited_for(driver: Driver, kubelet:
     assert kubelet.pods[0].looks >= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("driver", "source"), [("apply", "crictl"), ("alone", "api")], indirect=["driver"])
 def test_an_update_replaces_the_pod_and_a_delete_ends_it(driver: Driver, kubelet: Kubelet, source: str) -> None:
     """An old pod that is still ending is not taken for the new one."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -381,3 +383,22 @@ def test_inputs_of_an_operation_must_be_an_object(driver: Driver) -> None:
     assert wrong["deploy_status_code"] == 125
     assert "inputs.tosca.delete: expected an object with the value of each input" in wrong["deploy_stderr"]
     assert text["deploy_stdout"] == "text\n"
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_copy_has_the_permissions_that_its_users_need(driver: Driver) -> None:
+    """A new file has those that the umask leaves, a private one its own, and a program can be executed."""
+    files = {"page": "x", "key": "k", "program": "#!/bin/sh\n", "tool": "#!/bin/sh\n"}
+    modes = {"page": "", "key": "0600", "program": "", "tool": "0640"}
+    there = driver.folder / "there"
+    places = [{"file": name, "to": f"{there}/{name}/sub/file", "mode": mode} for name, mode in modes.items()]
+    umask = os.umask(0o022)
+    try:
+        values = driver.run(operation("d1", {"files": files, "places": places}))
+    finally:
+        os.umask(umask)
+    assert values["deploy_status_code"] == 0, values
+    shown = {name: stat.S_IMODE((there / name / "sub/file").stat().st_mode) for name in files}
+    assert shown == {"page": 0o644, "key": 0o600, "program": 0o755, "tool": 0o750}
+    folders = {name: stat.S_IMODE((there / name / "sub").stat().st_mode) for name in files}
+    assert folders == {"page": 0o755, "key": 0o700, "program": 0o755, "tool": 0o750}

@@ -220,6 +220,24 @@ def test_tools_and_scripts_are_steps_of_one_run(driver: Driver) -> None:
     assert failed.keys() & {*outputs} == set()
 
 
+def test_statistics_of_a_playbook_are_outputs(driver: Driver) -> None:
+    """A playbook hands its results out by `set_stats`, of the run or of the host; they keep their types."""
+    book = """
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.set_fact: {token: of the fact}
+    - ansible.builtin.set_stats: {data: {token: "id-{{ number }}", many: [1, "{{ number }}"], other: 1}}
+    - ansible.builtin.set_stats: {data: {host: {a: true}}, per_host: true}
+"""
+    config = {"primary": "book.yaml", "processor": "ansible", "files": {"book.yaml": book}}
+    outputs = ["token", "many", "host", "never"]
+    values = driver.run(operation("d1", config, inputs={"number": 7}, outputs=outputs))
+    assert values["deploy_status_code"] == 0, values
+    assert (values["token"], values["many"], values["host"]) == ("id-7", [1, 7], {"a": True})
+    assert not {"never", "other"} & values.keys()
+
+
 @pytest.mark.parametrize(
     ("processor", "install"),
     [

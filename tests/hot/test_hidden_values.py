@@ -151,6 +151,32 @@ def test_values_of_parameters_with_telling_names_are_not_shown(tmp_path: Path) -
     assert said["Parameters"]["db_password"]["Default"] == "******"
 
 
+CONSTRAINTS = {
+    "length": "type: string, constraints: [{length: {max: 3}}]",
+    "allowed values": "type: string, constraints: [{allowed_values: [a, b]}]",
+    "pattern": "type: string, constraints: [{allowed_pattern: '[0-9]+'}]",
+    "number": "type: number",
+    "JSON": "type: json",
+    "boolean": "type: boolean",
+}
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["text", "JSON"])
+@pytest.mark.parametrize("default", [False, True], ids=["given", "default"])
+@pytest.mark.parametrize("name", ["db_password", "api_token", "hidden"])
+@pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CONSTRAINTS)
+def test_value_of_a_secret_parameter_that_breaks_a_constraint_is_not_shown(
+    tmp_path: Path, constraint: str, name: str, *, default: bool, as_json: bool
+) -> None:
+    """A parameter is secret if it is hidden, or by its name."""
+    more = ", hidden: true" if name == "hidden" else ""
+    more += f", default: {SECRET}" if default else ""
+    text = f"{VERSION}\nparameters:\n  {name}: {{{constraint}{more}}}\n"
+    said = validated(tmp_path, text, as_json=as_json, names=[] if default else [name])
+    assert "nvalid" in said
+    assert planted.leaks([("what is said", said)]) == []
+
+
 def test_a_value_that_is_not_what_its_type_says_is_not_repeated(tmp_path: Path) -> None:
     """When an environment is read, it is not known yet which values are secret."""
     environment = tmp_path / "e.yaml"

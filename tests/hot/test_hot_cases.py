@@ -16,11 +16,14 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a case, and what Heat makes of it; of a few, what is made of them here on purpose."""
+    """Return a case, and what Heat makes of it; of a few, what is made of them here on purpose.
+
+    A case with `here_because` differs for that reason: its `here_json` is the result here.
+    """
     case = yaml.load(path.read_text(), Loader=LOADER)  # noqa: S506  # one of the safe ones
     if "yaql" in case["template"]:
         pytest.importorskip("yaql", reason="pip install yaql, with which templates compute")
-    return case, DEVIATIONS.get(path.stem) or json.loads(case["expect_json"])
+    return case, DEVIATIONS.get(path.stem) or json.loads(case["here_json" if "here_because" in case else "expect_json"])
 
 
 def test_case(hot_case: Path) -> None:
@@ -38,3 +41,11 @@ def test_the_language_alone(hot_case: Path) -> None:
         return
     wrong = comparing.differences(expected, language.run(case))
     assert not wrong, "\n".join(wrong)
+
+
+def test_a_case_that_differs_has_a_reason(hot_case: Path) -> None:
+    """A case with a result of its own has the reason, and its result is not Heat's."""
+    case, _ = read(hot_case)
+    if "here_because" in case or "here_json" in case:
+        assert case["here_because"].endswith(".")
+        assert comparing.differences(json.loads(case["expect_json"]), json.loads(case["here_json"]))

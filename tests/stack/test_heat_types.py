@@ -187,7 +187,7 @@ def test_a_placeholder_has_no_attribute_that_its_type_lacks(working: Working) ->
 def test_the_facts_are_read_only_for_a_cloud_resource() -> None:
     """A stack of our own types does not load them."""
     code = """
-from heat_config_stack import heat_types
+from heat_config_stack.resource import heat_types
 from heat_config_stack.resource_types import known_types
 assert "OS::Heat::Value" in known_types()
 assert not heat_types._facts.cache_info().currsize

@@ -22,7 +22,6 @@ LONG = 60.0
 
 _SENDS = """\
 import sys, urllib.request
-from support import pace
 urllib.request.urlopen(urllib.request.Request(sys.argv[1], b"{}", {"X-Auth-Token": sys.argv[2]}), timeout=50)
 """
 

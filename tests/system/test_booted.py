@@ -21,7 +21,6 @@ OWNER = """
 import sys, time
 sys.path.insert(0, {tests!r})
 from system.booted import booted
-from support import pace
 with booted() as machine:
     machine.run("systemd-run", "sleep", {mark!r})
     print("up", flush=True)

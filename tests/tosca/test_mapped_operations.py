@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,9 +128,10 @@ def test_an_export_says_that_the_inner_nodes_have_their_own_order(tmp_path: Path
 
 def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) -> None:
     """They are no operations: they are there before the first one, and removed with their node."""
-    there, log, state = machine.folder / "placed", machine.folder / "log", ["--state-dir", str(machine.state)]
+    there, log, state = machine.folder / "new/placed", machine.folder / "log", ["--state-dir", str(machine.state)]
     (machine.folder / "a.sh").write_text(f"#!/bin/bash\ncat {there} >{log}\n")
     (machine.folder / "text").write_text("artifact\n")
+    (machine.folder / "text").chmod(0o640)
     (machine.folder / "s.yaml").write_text(
         f"{HEAD}topology_template:\n  node_templates:\n    a:\n      type: Root\n"
         f"      artifacts: {{ text: {{ type: File, file: text, deploy_path: {there} }} }}\n"
@@ -140,6 +142,7 @@ def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) 
     done = machine.command("heat-config-apply", [str(machine.folder / "s.yaml"), *state], {})
     assert done.code == 0, done.out + done.err
     assert log.read_text() == "artifact\n"
+    assert [stat.S_IMODE(path.stat().st_mode) for path in (there, there.parent)] == [0o640, 0o750]
     done = machine.command("heat-config-agent", ["stack", "delete", "s", "--yes", *state], {})
     assert done.code == 0, done.out + done.err
     assert not there.exists()

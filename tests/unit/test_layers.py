@@ -21,7 +21,7 @@ ROWS = {
         {"runs"},
         {"signing"},
         {"deployments", "settings", "web"},
-        {"model", "masking"},
+        {"model", "masking", "diagnostics"},
     ),
     "heat_config_stack": (
         {"cli"},

@@ -48,16 +48,17 @@ creates a stack on this machine, or updates the stack of that name.
 """
 
 _EPILOG = """\
-FILE contains Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML. It may
-also be a HOT template (with `heat_template_version`), or a TOSCA service (a template, an archive or a folder), which
-has to be the only FILE; `heat-config-agent stack` shows, suspends and deletes the stack. Without a FILE,
-$HEAT_SHELL_CONFIG or /var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code
-is then 0 even if a deployment failed.
+FILE contains Heat's server metadata (an object with `deployments`) or a list of deployments, as JSON or YAML; of a
+folder, the files with deployments are applied in the order of their names. FILE may also be a HOT template (with
+`heat_template_version`), or a TOSCA service (a template, an archive or a folder), which has to be the only FILE;
+`heat-config-agent stack` shows, suspends and deletes the stack. Without a FILE, $HEAT_SHELL_CONFIG or
+/var/run/heat-config/heat-config is applied as heat-agents' 55-heat-config does it: the exit code is then 0 even if a
+deployment failed.
 
 exit codes:
   0    success
   1    a deployment failed in this run, a document or an entry of it could not be read, or a stack failed
-  2    bad usage or configuration, or mistakes in a template: nothing was begun
+  2    bad usage or configuration, no such FILE, or mistakes in a file that someone has written: nothing was begun
   3    no source answered
   4    another agent holds the lock
   5    every run succeeded, but a result could not be delivered: the next run sends it, unless it was refused for good
@@ -93,19 +94,28 @@ def main(arguments: Sequence[str]) -> int:
     )
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
+    has_folder = any(os.path.isdir(each) for each in options.file)  # noqa: PTH112
+    if has_folder:
+        options.file, code = _with_folders(options.file, as_json=options.json)
+        if code:
+            return code
     if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
         return _apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
-    except UsageError:  # mistakes in a template are reported below, with their positions
+    except UsageError as error:  # mistakes in a template are reported below, with their positions
         documents, troubles = [], []
         if not any(map(_reads_as_template, sources)):
-            raise
-    if not documents or any(_is_template(document.content) for document in documents):
+            return _refused(error, as_json=options.json)
+    if not documents or any(metadata.is_template(document.content) for document in documents):
         return _apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
+    if metadata.lacks_ids(documents):
+        from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
+
+        edition.check(documents)
     for option in TEMPLATE:
         if getattr(options, option.variable):
             raise UsageError(
@@ -119,8 +129,8 @@ def main(arguments: Sequence[str]) -> int:
         return _show_plan(settings, documents, options.only, as_json=options.json)
 
     def settled(until: float) -> None:
-        if options.json:
-            return  # the output contains results, which must not be stored in one more place
+        if options.json or has_folder:
+            return  # results must not be stored in one more place, and the shortcut looks at no folder
         after = shortcut.inputs(arguments, os.environ), shortcut.seen(watched)
         content = shortcut.keep(before, after, watched, until=until, output="".join(terminal.heard))
         if content is not None and not terminal.complaints:
@@ -132,20 +142,56 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
-_VERSIONS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
-_SERVICE = ("tosca_definitions_version", "topology_template")
-"""The keys of service templates."""
+_SERVICE = "tosca_definitions_version"
+"""The first key of service templates."""
 
 
 def _is_packed(name: str) -> bool:
-    """Return whether a file is an archive of a service, or a folder with one."""
-    if name.endswith((".csar", ".zip")):
-        return True
-    try:
-        names = os.listdir(name) if name != "-" and os.path.isdir(name) else ()  # noqa: PTH112
-    except OSError:
-        return False
-    return any(each == "TOSCA-Metadata" or each.endswith((".yaml", ".yml")) for each in names)
+    """Return whether a file is an archive of a service, or a folder with one; of other folders `_with_folders`."""
+    return name.endswith((".csar", ".zip")) or (name != "-" and os.path.isdir(name))  # noqa: PTH112
+
+
+def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], int]:
+    """Return the files with those in folders in the place of these, and the exit code if a folder has mistakes."""
+    from heat_config_agent.sources import folder  # noqa: PLC0415  # folders are rare
+
+    found: list[str] = []
+    for name in names:
+        try:
+            found += folder.files_of(name) if name != "-" and os.path.isdir(name) else [name]  # noqa: PTH112
+        except UsageError as error:
+            return [], _refused(error, as_json=as_json)
+    return found, 0
+
+
+def _refused(error: UsageError, *, as_json: bool) -> int:
+    """Print the mistakes of documents, each in a line with its place, and return the exit code.
+
+    Raises any other error again.
+    """
+    from heat_config_agent.diagnostics.mistakes import Mistaken  # noqa: PLC0415  # only after mistakes
+
+    if not isinstance(error, Mistaken):
+        raise error
+    for finding in error.findings:
+        place, text = terminal.line(finding.place), terminal.line(finding.sentence)
+        begin = terminal.columns(f"{place}: error")
+        wrapped = terminal.wrapped(f": {text}", 4, terminal.room(error=True), begin=begin)
+        terminal.say(f"{place}: {terminal.styled('error', 'bad')}{wrapped}", error=True)
+    if as_json:
+        mistakes = [
+            {
+                "file": each.file,
+                "line": each.line,
+                "column": each.column,
+                "path": each.path,
+                "problem": each.problem,
+                "hint": each.hint,
+            }
+            for each in error.findings
+        ]
+        terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
+    return ExitCode.USAGE
 
 
 def is_service(name: str) -> bool:
@@ -157,20 +203,15 @@ def is_service(name: str) -> bool:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return False
-    if _SERVICE[0].encode() not in head:
+    if _SERVICE.encode() not in head:
         return False
     lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
     first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
-    return first.startswith(f"{_SERVICE[0]}:".encode())
+    return first.startswith(f"{_SERVICE}:".encode())
 
 
 _HEAD = 4096
 """The bytes of a file among which the first key of a service template usually is."""
-
-
-def _is_template(content: object) -> bool:
-    """Return whether a document is a template; CloudFormation's are refused as such."""
-    return isinstance(content, dict) and not content.keys().isdisjoint((*_VERSIONS, *_SERVICE))
 
 
 def _reads_as_template(source: Named) -> bool:
@@ -219,19 +260,29 @@ def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Seque
     if paths:
         if list(paths).count("-") > 1:
             raise UsageError("standard input can be read only once", hint="name - once")
+        for each in paths:
+            if each.startswith(("http://", "https://", "git://", "ssh://", "oci://")):
+                raise UsageError(f"{each} is not fetched", hint="download it, or follow it: [follow NAME]")
         return [Stdin() if each == "-" else File(Path(each), tree) for each in paths], False
     if settings.shell_config:
         return [ShellConfig(settings.shell_config)], True
-    if effective.SHELL_CONFIG.exists():
-        return [ShellConfig(effective.SHELL_CONFIG)], True
-    raise SourceError(
-        f"nothing to apply: no FILE is named, and {effective.SHELL_CONFIG} does not exist",
-        hint="try heat-config-apply FILE; see --help",
-    )
+    try:
+        os.stat(effective.SHELL_CONFIG)  # noqa: PTH116  # `exists` would hide some errors, and raise others
+    except OSError as error:
+        is_absent = isinstance(error, FileNotFoundError | NotADirectoryError)
+        why = "does not exist" if is_absent else f"cannot be read: {error.strerror}"
+        raise SourceError(
+            f"nothing to apply: no FILE is named, and {effective.SHELL_CONFIG} {why}",
+            hint="try heat-config-apply FILE; see --help",
+        ) from error
+    return [ShellConfig(effective.SHELL_CONFIG)], True
 
 
 def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]]:
-    """Return the documents of the sources, and the errors of sources without one. Raises the first if all failed."""
+    """Return the documents of the sources, and the errors of sources without one.
+
+    Raises `Mistaken` if one of them has mistakes, and the first error if all failed.
+    """
     documents: list[Document] = []
     troubles: list[AgentError] = []
     for source in sources:
@@ -241,8 +292,14 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
             troubles.append(error)
         else:
             documents.append(found)
-    if not documents:
-        raise troubles[0]
+    if troubles:
+        from heat_config_agent.diagnostics.mistakes import Mistaken  # noqa: PLC0415  # only after mistakes
+
+        if findings := [finding for each in troubles if isinstance(each, Mistaken) for finding in each.findings]:
+            raise Mistaken(findings)
+        if not documents:
+            named = isinstance(sources[0], File) and not isinstance(sources[0], ShellConfig)
+            raise UsageError(troubles[0].brief, hint=troubles[0].hint) if named else troubles[0]
     for trouble in troubles:
         terminal.say(f"warning: {terminal.line(str(trouble))}", error=True)
     return documents, troubles
@@ -292,6 +349,7 @@ def _apply(
             report.warn(
                 f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
             )
+        documents = _named(settings, documents, book.entries, make=True)
         steps = applier.offer(documents, only=only)
         try:
             while applier.work.busy:
@@ -330,6 +388,18 @@ def _carry_out_requests(settings: Settings, place: Workplace, report: Report) ->
     return wants_pruning
 
 
+def _named(
+    settings: Settings, documents: list[Document], entries: Mapping[str, Entry], *, make: bool
+) -> list[Document]:
+    """Return the documents with ids and actions for deployments without an id. With `make`, their key is kept."""
+    if not metadata.lacks_ids(documents):
+        return documents
+    from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
+    from heat_config_agent.state import edition_key  # noqa: PLC0415
+
+    return edition.completed(documents, entries, edition_key.read(settings.state, make=make))
+
+
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
@@ -342,6 +412,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     entries = journal.read(settings.state)
+    documents = _named(settings, documents, entries, make=False)
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     installed = tools.Tools(settings.hooks, terminal.warn)
     found = survey(documents, entries, Ground(installed, deployed, settings.state, settings.defaults), only=only)

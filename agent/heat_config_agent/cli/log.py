@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
         return ExitCode.OK
     printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
     while True:
-        running = options.follow and _is_running(entry)
+        running = options.follow and _is_running(entry, folder)
         for stream in printed:
             stream.copy(to_the_end=not running)
         if not running:
@@ -84,7 +84,7 @@ def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool
     Returns None if they are not known yet, so that nothing was printed; with `follow`, this waits until they are.
     """
     while deployment.references:
-        running = _is_running(entry)
+        running = _is_running(entry, folder)
         known = resolved.revealed(deployment, folder)
         if known is not None:
             return known
@@ -103,8 +103,8 @@ def _why_none(entry: Entry) -> str:
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
 
-def _is_running(entry: Entry) -> bool:
-    return entry.state is State.RUNNING and entry.run is not None and supervisor.going_on(entry.run)
+def _is_running(entry: Entry, folder: Path) -> bool:
+    return entry.state is State.RUNNING and entry.run is not None and supervisor.going_on(entry.run, folder)
 
 
 class _Stream:

@@ -15,6 +15,8 @@ _WHY = {
     State.UNASKED: "its deployment names no address for a result",
 }
 
+_HINT = "if the stack still waits, its server has the result: see «Results» in docs/troubleshoot.md"
+
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
@@ -38,5 +40,8 @@ def run(options: argparse.Namespace) -> int:
             hint="let the stack update it, or apply a document that has it",
         )
     if options.signal and entry.state not in UNDELIVERED:
-        raise AgentError(f"cannot send the result of {entry.title} again: {_WHY.get(entry.state, 'there is none yet')}")
+        raise AgentError(
+            f"cannot send the result of {entry.title} again: {_WHY.get(entry.state, 'there is none yet')}",
+            hint=_HINT if entry.state is State.SIGNALLED else "",
+        )
     return requests.wish(settings, entry, Wish.SEND if options.signal else Wish.AGAIN)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model import signal_numbers
-from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, shortage
+from heat_config_agent.model.errors import AgentError, ExitCode, Interrupted, hindrance, shortage
 from heat_config_hooks import memory
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -44,11 +44,11 @@ def _ended(main: Callable[[list[str]], int]) -> int:
         terminal.complain(f"error: {terminal.line(str(error))}")
         return error.exit_code
     except (OSError, MemoryError, ImportError) as error:
-        lack = shortage(error)
-        if lack is None:
+        foreseen = hindrance(error) if isinstance(error, PermissionError) else shortage(error)
+        if foreseen is None:
             raise
-        print(f"error: {lack}", file=sys.stderr)
-        return lack.exit_code
+        print(f"error: {terminal.line(str(foreseen))}", file=sys.stderr)
+        return foreseen.exit_code
     except Interrupted:
         print("interrupted: runs that have begun go on; run the command again to follow them", file=sys.stderr)
         return ExitCode.INTERRUPTED

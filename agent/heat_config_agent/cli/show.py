@@ -62,7 +62,7 @@ def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tup
         ("action", entry.action or "-"),
         ("tool", entry.tool or "-"),
         ("from", entry.source),
-        ("state", status.word(entry)),
+        ("state", status.word(entry, state)),
         ("", status.details(entry, state).replace("\n", "; ")),
         ("accepted", plan.clock(entry.accepted)),
     ]

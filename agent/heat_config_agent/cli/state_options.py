@@ -128,7 +128,8 @@ def newest(options: argparse.Namespace) -> tuple[Settings, Entry]:
             return settings, entry(settings, wanted)  # which says that there is none
         stack, _, path = names[0].partition("/")
     folder, deployment = stack_package.deployment_at(settings, stack, path)
-    runs = [each for each in journal.read(folder).values() if each.source.endswith(f"/{deployment}")]
+    journaled = journal.read(folder).values()
+    runs = [each for each in journaled if each.source.endswith(f"/{deployment}") or each.id == deployment]
     if not runs:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")
     return effective.make(os.environ, config=options.config, state=folder), max(runs, key=lambda each: each.accepted)

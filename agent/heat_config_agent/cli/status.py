@@ -137,7 +137,7 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
             (entry.id or entry.key)[:36],
             entry.action or "-",
             entry.tool or "-",
-            word(entry),
+            word(entry, state),
             plan.clock(entry.at),
             details(entry, state).replace("\n", "; "),
         )
@@ -196,13 +196,14 @@ def _waits(entry: Entry, state: Path) -> str:
     process = _daemon(state)
     if not process:
         return "not started yet: the next run starts it"
-    for obstacle in _blocked(state, health.read(state, process)):
+    report = health.read(state, process)
+    for obstacle in _blocked(state, report):
         keys = obstacle["deployments"]
         if why := keys.get(entry.key) if isinstance(keys, Mapping) else None:
             return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
         if obstacle["reason"]:
             return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
-    return "waits for its turn"
+    return "waits for a reboot of the machine" if report.get("reboot") else "waits for its turn"
 
 
 def _daemon(state: Path) -> int:
@@ -292,7 +293,8 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
         awaited = [source.get("name") for source in pending if source.get("name") in TRANSPORTS]
         problems += [f"{name} has not answered yet" for name in awaited]
         if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
-            problems.append("no source has answered")
+            ever = any(source.get("answered") for source in sources)
+            problems.append("no source answers now" if ever else "no source has answered")
     troubles = agent["troubles"]
     problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
@@ -344,9 +346,9 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
     terminal.say("")
 
 
-def word(entry: Entry) -> str:
+def word(entry: Entry, state: Path) -> str:
     """Return the state of a deployment in one or two words."""
-    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run)):
+    if entry.state is State.RUNNING and not (entry.run and supervisor.going_on(entry.run, state / "runs" / entry.key)):
         return "ended"
     if entry.ended is None:
         return entry.state.value
@@ -398,7 +400,7 @@ def _reason(entry: Entry) -> str:
 
 def _running(entry: Entry, folder: Path) -> str:
     run = entry.run
-    if run is None or not supervisor.going_on(run):
+    if run is None or not supervisor.going_on(run, folder):
         return "ended while no agent was running; the next run records how"
     lasted = processes.since_boot() - run.began + run.spent
     limit = f" of at most {terminal.duration(run.limit)}" if run.limit else ""

@@ -257,7 +257,7 @@ def _lines(entries: list[Entry], state: Path) -> str:
 def _line(entry: Entry, state: Path) -> str:
     details = status.details(entry, state).replace("\n", "; ")
     name = f"{entry.title} ({entry.action})" if entry.action else entry.title
-    return f"{name}: {status.word(entry)}" + (f": {details}" if details else "")
+    return f"{name}: {status.word(entry, state)}" + (f": {details}" if details else "")
 
 
 def _last_change(path: Path) -> tuple[int, int, int] | None:

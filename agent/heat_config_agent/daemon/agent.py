@@ -85,6 +85,7 @@ class Agent:
         )
         self.journal, self._deployed = place.journal, place.deployed
         self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
+        self.applier.limit_output(at_start=True)
         self.pruning.request()
         self.settings = settings
         self.stale = True
@@ -146,6 +147,8 @@ class Agent:
     def take_in(self, answers: Iterable[Answer], *, now: bool = False) -> None:
         """Take in the answers of sources, and decide which sources are used; `now` polls new ones at once."""
         arrivals = self.intake.take(answers)
+        if arrivals.is_back:
+            self.applier.hope()
         for trouble in arrivals.troubles:
             self._report.warn(trouble)
         for note in arrivals.notes:
@@ -233,7 +236,10 @@ class Agent:
 
         `wakeup` is a descriptor that also ends the wait, and `before` is the `pulse` before the look.
         """
+        answered = self.applier.work.answered
         self.applier.turn(timeout, (wakeup, self.collection.fileno()))
+        if self.applier.work.answered != answered:
+            self.collection.hope()
         if self.applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL)
         if self.pulse() != before:

@@ -136,6 +136,7 @@ class Daemon:
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)
+            agent.applier.limit_output()
             answers = agent.collection.answers()
             self._unread = [answer for answer in answers if agent.intake.is_news(answer)]
             if self._unread or any(descriptor != answered for descriptor, _ in ready):
@@ -145,7 +146,7 @@ class Daemon:
             if self._following and self._following.is_news:
                 return
             silent = bool(ready) and not answers  # a source could not remove its message from the queue, for example
-            if silent or self._status.is_due:
+            if silent or self._status.is_due or (answers and self._status.is_stale):
                 self._write_status()
 
     @property
@@ -154,6 +155,8 @@ class Daemon:
         agent = self._agent
         retry = max(self._retry_at - time.monotonic(), 0.0)
         delays = [agent.collection.due, max(agent.look_delay, retry), agent.pause_delay]
+        if (output_due := agent.applier.work.output_due) is not None:
+            delays.append(output_due)
         if self._status.pending:
             delays.append(self._status.delay)
         if retry or agent.stale:

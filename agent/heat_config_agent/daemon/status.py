@@ -32,6 +32,9 @@ INTERVAL = 45.0
 
 The loop does not wake for it: with the default polling interval, the file is written at every second poll."""
 
+FRESH_INTERVAL = 5.0
+"""Seconds after which it is written again if a source has answered, so that `status` shows when that was."""
+
 LEAST_INTERVAL = 0.5
 """Seconds between two writes at least, so that a busy daemon does not write all the time."""
 
@@ -91,6 +94,8 @@ class StatusWriter:
         self._started = time.time()
         self._written = 0.0
         """When the files were last written, in monotonic seconds."""
+        self._answered = 0.0
+        """When a source had last answered then, in seconds since the epoch."""
         self._content: object = None
         """The content that was written then, without the times in it."""
         self._warned = Warned()
@@ -118,8 +123,11 @@ class StatusWriter:
         content = (line, sources, troubles, *journal, snapshot.followed, lost)
         now = time.monotonic()
         self.pending = content != self._content
-        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
+        answered = max((each.answered or 0.0 for each in snapshot.conditions.values()), default=0.0)
+        usual = FRESH_INTERVAL if answered > self._answered else INTERVAL
+        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else usual):
             return
+        self._answered = answered
         self._content, self._written, self.pending = content, now, False
         current = self._health(snapshot, line, troubles, ended=ended)
         try:
@@ -139,6 +147,11 @@ class StatusWriter:
         """True if `write` should be called now: there is news, a watchdog, or the files are old."""
         old = time.monotonic() - self._written >= INTERVAL
         return self.pending or bool(self.notifier.watchdog) or old
+
+    @property
+    def is_stale(self) -> bool:
+        """True if `write` should be called after an answer of a source."""
+        return time.monotonic() - self._written >= FRESH_INTERVAL
 
     @property
     def delay(self) -> float:

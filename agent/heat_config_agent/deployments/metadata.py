@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from heat_config_agent.deployments import redaction
 from heat_config_agent.model.deployment import (
+    COMPONENT,
     STANDARD_OUTPUTS,
     Credentials,
     Deployment,
@@ -25,6 +26,26 @@ from heat_config_agent.model.deployment import (
 )
 from heat_config_hooks import protocol
 from heat_config_hooks.values import dataclass, replace
+
+KEYS = frozenset({"id", "name", "group", "config", "inputs", "outputs", "options", "creation_time", "project"})
+"""The keys of a deployment: those that Heat sends."""
+
+INPUT_KEYS = frozenset({"name", "type", "value", "description", "default", "hidden", "no_echo", "replace_on_change"})
+OUTPUT_KEYS = frozenset({"name", "type", "description", "error_output"})
+
+CONFIG_KEYS = frozenset({"actions", "tool", "config"})
+"""The keys of a config of a component."""
+
+ACTIONS = ("CREATE", "UPDATE", "DELETE", "SUSPEND", "RESUME", "ADOPT", "CHECK", "SNAPSHOT", "RESTORE", "ROLLBACK")
+"""The actions of stacks. A deployment may have others."""
+
+TYPES = ("String", "Number", "Boolean", "CommaDelimitedList", "Json")
+"""The types of inputs in Heat."""
+
+RARE = frozenset({"creation_time", "project", "no_echo", "replace_on_change"})
+"""Those that only Heat writes."""
+
+NO_IDENTITY = "every deployment needs an id, or a name in its place"
 
 _TEMPLATES = {"heat_template_version": "HOT template", "tosca_definitions_version": "TOSCA service template"}
 
@@ -56,12 +77,16 @@ def parse(document: Document) -> Parsed:
     """Return all deployments of a document, in its order, and its mistakes."""
     entries, where, mistake = _entries(document.content)
     if mistake:
-        return Parsed((), (mistake,), understood=False)
+        return Parsed((), tuple(_placed([mistake], document)), understood=False)
     deployments: dict[str, Deployment] = {}
     mistakes: list[Mistake] = []
     evidence = document.signatures, document.signed_configs
     for index, entry in enumerate(entries):
-        deployment = _deployment(entry, f"{where}[{index}]", document.source, evidence)
+        by_name = document.located is not None
+        deployment = _deployment(entry, f"{where}[{index}]", document.source, evidence, by_name=by_name)
+        if document.located is not None:
+            mistaken = tuple(_placed(deployment.mistakes, document))
+            deployment = replace(deployment, located=document.located, mistakes=mistaken)
         first = deployments.get(deployment.key)
         if first and first.document == deployment.document:
             continue  # the same entry twice is the same work
@@ -70,6 +95,11 @@ def parse(document: Document) -> Parsed:
         mistakes += deployment.mistakes
         deployments[deployment.key] = deployment
     return Parsed(tuple(deployments.values()), tuple(mistakes))
+
+
+def _placed(mistakes: Iterable[Mistake], document: Document) -> Iterable[Mistake]:
+    """Return mistakes with their places, if the document is a file whose text has them."""
+    return [document.located(mistake) if document.located else mistake for mistake in mistakes]
 
 
 class Reader:
@@ -90,6 +120,69 @@ class Reader:
             if parsed.understood:
                 self._known[document.source] = document, parsed
         return parsed
+
+
+def is_template(content: object) -> bool:
+    """Return whether a document is a template; CloudFormation's are refused as such."""
+    return isinstance(content, dict) and not content.keys().isdisjoint(_KEYS_OF_TEMPLATES)
+
+
+_KEYS_OF_TEMPLATES = (*_TEMPLATES, "HeatTemplateFormatVersion", "AWSTemplateFormatVersion", "topology_template")
+
+
+def is_plain(content: object) -> bool:
+    """Return whether the deployments of a document have known keys alone, and all that a deployment needs.
+
+    For any other document `written` says what may be wrong.
+    """
+    entries, _, mistake = _entries(content)
+    if mistake or not (isinstance(content, list) or "deployments" in content):  # type: ignore[operator]
+        return False
+    names: set[object] = set()
+    for entry in entries:
+        if not isinstance(entry, dict) or not entry.keys() <= KEYS:
+            return False
+        if entry.get("config") is None or entry.get("group") is None:
+            return False
+        if entry["group"] == COMPONENT and not _is_plain_component(entry):
+            return False
+        if entry.get("id") is None:
+            name = entry.get("name")
+            if not isinstance(name, str) or name in names:
+                return False
+            names.add(name)
+        for field, keys in (("inputs", INPUT_KEYS), ("outputs", OUTPUT_KEYS)):
+            items = entry.get(field)
+            if items is not None and not (
+                isinstance(items, list)
+                and all(isinstance(item, dict) and item.keys() <= keys for item in items)
+                and all(item.get("type", "String") in TYPES for item in (items if keys is INPUT_KEYS else ()))
+            ):
+                return False
+    return True
+
+
+def _is_plain_component(entry: Mapping[str, object]) -> bool:
+    """Return whether the config of a component has known keys alone, and names a known action."""
+    config, inputs = entry["config"], entry.get("inputs")
+    configs = config.get("configs") if isinstance(config, dict) and len(config) == 1 else None
+    given = [each for each in inputs if isinstance(each, dict)] if isinstance(inputs, list) else []
+    named = [each.get("value") for each in given if each.get("name") == "deploy_action"]
+    return (
+        isinstance(configs, list)
+        and all(isinstance(each, dict) and each.keys() <= CONFIG_KEYS for each in configs)
+        and all(action in ACTIONS for action in named)
+    )
+
+
+def lacks_ids(documents: Iterable[Document]) -> bool:
+    """Return whether a document that a person has written has a deployment without an id."""
+    for document in documents:
+        if document.located is not None:
+            entries, _, _ = _entries(document.content)
+            if not all(isinstance(entry, dict) and entry.get("id") for entry in entries):
+                return True
+    return False
 
 
 def parse_all(
@@ -198,12 +291,15 @@ class _Entry:
         return named
 
 
-def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str, ...], tuple[str, ...]]) -> Deployment:
+def _deployment(
+    raw: object, where: str, source: str, evidence: tuple[tuple[str, ...], tuple[str, ...]], *, by_name: bool
+) -> Deployment:
+    """Return the deployment of an entry. With `by_name`, it needs no id if it has a name, see `edition`."""
     if not isinstance(raw, Mapping):
         mistake = Mistake(path=where, problem=f"expected an object that describes a deployment, not {kind_of(raw)}")
         return _unreadable(raw, where, source, mistake)
     entry = _Entry(raw, where)
-    identity = _identity(entry)
+    identity = _identity(entry, by_name=by_name)
     inputs = tuple(_inputs(entry))
     outputs = tuple(_outputs(entry))
     options = raw.get("options")
@@ -211,7 +307,7 @@ def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str,
         entry.wrong("options", f"expected an object, not {kind_of(options)}")
     deployment = Deployment(
         id=identity,
-        key=protocol.file_key(identity) if identity else _digest(raw),
+        key=key_of(identity) if identity else _digest(raw),
         name=entry.text("name") or identity,
         group=entry.text("group", "Heat::Ungrouped") or "Heat::Ungrouped",
         config=raw.get("config"),
@@ -231,13 +327,23 @@ def _deployment(raw: object, where: str, source: str, evidence: tuple[tuple[str,
     return deployment if shown == deployment.name else replace(deployment, name=shown)
 
 
-def _identity(entry: _Entry) -> str:
+def key_of(identity: str) -> str:
+    """Return the key of a deployment. An id that looks like the digest of another one gets a digest too."""
+    return protocol.file_key(f"id {identity}" if identity.startswith("sha256-") else identity)
+
+
+def _identity(entry: _Entry, *, by_name: bool) -> str:
     value = entry.data.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # YAML's reading of an unquoted number
     if isinstance(value, str) and value:
         return value
-    entry.wrong("id", "every deployment needs an id" if value in (None, "") else f"expected text, not {kind_of(value)}")
+    if value not in (None, ""):
+        entry.wrong("id", f"expected text, not {kind_of(value)}")
+    elif not by_name:
+        entry.wrong("id", "every deployment needs an id")
+    elif not (isinstance(entry.data.get("name"), str) and entry.data["name"]):
+        entry.wrong("id", NO_IDENTITY)
     return ""
 
 

@@ -178,9 +178,10 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
-        if deployment.key in known.begun or deployment.id in known.begun:
+        another = known.entries.get(deployment.id)  # its key is the id of this one: the file is its own
+        if deployment.key in known.begun or (deployment.id in known.begun and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason=BEGUN_ELSEWHERE)
-        if deployment.key in known.marked or deployment.id in known.marked:
+        if deployment.key in known.marked or (deployment.id in known.marked and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
     if entry.again:
@@ -303,7 +304,9 @@ def _option_mistakes(deployment: Deployment, config: Config, tool: Tool, known: 
 
 
 def _refuse(deployment: Deployment, mistakes: tuple[Mistake, ...]) -> Step:
-    sentence = "\n".join(str(mistake) for mistake in mistakes)
+    locate = deployment.located
+    placed = [locate(mistake) if locate and not mistake.place else mistake for mistake in mistakes]
+    sentence = "\n".join(str(mistake) for mistake in placed)
     return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
 
 

@@ -141,4 +141,9 @@ def missing(tool: str, installed: Iterable[str]) -> str:
     if absent := heat_config_hooks.absent(name):
         return absent
     file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
-    return f"no hook for the tool {tool!r}{file}; installed: {', '.join(sorted(installed))}"
+    names = sorted(installed)
+    import difflib  # noqa: PLC0415  # slow to load, and few tools are missing
+
+    close = difflib.get_close_matches(name, names, n=1)
+    rest = f"did you mean {close[0]}?" if close else f"installed: {', '.join(names)}"
+    return f"no hook for the tool {tool!r}{file}; {rest}"

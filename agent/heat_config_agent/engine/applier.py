@@ -104,6 +104,10 @@ class Applier:
         """Retry now to send the results that wait for their next try."""
         self._delivery.hurry()
 
+    def hope(self) -> None:
+        """Retry to send the results that wait for their next try, because their servers may be back."""
+        self._delivery.hope()
+
     def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
         self._ground = replace(self._ground, tools=tools, defaults=run_settings.defaults)
@@ -226,6 +230,12 @@ class Applier:
             self._admission.publish(self._offer)
         self._launcher.limit()
         self._mailroom.take_outcomes()
+        self._launcher.limit_output()
+
+    def limit_output(self, *, at_start: bool = False) -> None:
+        """Shorten output that has grown too long; look for output of earlier runs that is still written `at_start`."""
+        if at_start:
+            self._launcher.watch_output(self._journal.entries.values())
         self._launcher.limit_output()
 
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:

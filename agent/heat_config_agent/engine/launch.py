@@ -6,7 +6,7 @@ import errno
 import functools
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
@@ -15,7 +15,7 @@ from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
-from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
@@ -183,7 +183,7 @@ class Launcher:
     def due(self) -> float | None:
         """Seconds until a run or its output has to be looked at; None if nothing runs."""
         if not self.active:
-            return None
+            return self._output.due if self._output.watches else None
         runs = [run.running for run in self.active.values()]
         now = processes.since_boot()
         delays = [max(running.due - now, 0.0) for running in runs if running.due is not None]
@@ -203,7 +203,7 @@ class Launcher:
 
     def limit_output(self) -> None:
         """Shorten output that has grown too long, if it is time to look."""
-        if self.active and not self._output.due:
+        if (self.active or self._output.watches) and not self._output.due:
             self._output.look([run.running.directory for run in self.active.values()], self.settings.output_limit)
 
     # Ending and closing runs.
@@ -258,6 +258,7 @@ class Launcher:
         return RunEnd(
             same_boot=same_boot,
             unreadable=run_folder.unreadable(folder, run),
+            displaced=same_boot and run_folder.is_displaced(folder, run),
             had_ended=not same_boot and run_folder.has_run(folder),
             had_remains=supervisor.end_remains(run),
         )
@@ -298,6 +299,14 @@ class Launcher:
     def shorten(self, active: Active) -> None:
         """Shorten the output of a run that has ended to its limit."""
         self.printed += self._output.shorten(active.running.directory, self.settings.output_limit)
+        self._output.watch(active.running.directory)
+
+    def watch_output(self, entries: Iterable[Entry]) -> None:
+        """Look also at the output of runs that ended before this process began, and have left others that write it."""
+        boot = processes.boot_id()
+        for entry in entries:
+            if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
+                self._output.watch(self.folder(entry.key))
 
     def _end(self, running: supervisor.Running, reason: str) -> None:
         """Begin to end a run."""

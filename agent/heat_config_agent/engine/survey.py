@@ -77,7 +77,9 @@ def survey(
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
-    concerned = entries.concerning([deployment.key for deployment in deployments], sources)
+    keys = [deployment.key for deployment in deployments]
+    keys += [deployment.id for deployment in deployments if deployment.id != deployment.key]  # perhaps another's key
+    concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
     known = facts(deployments, concerned, ground, now=now, back=due.back, are_few=are_few)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from heat_config_hooks.protocol import file_key
 from heat_config_hooks.values import dataclass, field
@@ -83,9 +83,11 @@ class Mistake:
     """The place in the document, e.g. `deployments[2].inputs[0].name`."""
     problem: str
     """One sentence that says what is wrong and what is expected."""
+    place: str = ""
+    """The same place in a file, e.g. `site.yaml:7:5: web.inputs[0].name`; empty if no file has it."""
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.problem}"
+        return f"{self.place or self.path}: {self.problem}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,6 +210,8 @@ class Deployment:
     """The signatures of the document, see `Document.signatures`."""
     signed_configs: tuple[str, ...] = ()
     """The evidence for configs that the document carries, see `signed.lists_in`. Anybody may have written it."""
+    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    """See `Document.located`."""
     mistakes: tuple[Mistake, ...] = ()
     """The mistakes in the entry. A deployment with mistakes is answered as failed and never run."""
 
@@ -279,6 +283,8 @@ class Document:
     """The parsed document."""
     signatures: tuple[str, ...] = ()
     """The evidence (`signed.evidence`) that was compared with the content when it was read; all of it has to count."""
+    located: Callable[[Mistake], Mistake] | None = field(default=None, compare=False, repr=False)
+    """Returns a mistake with its place, for a file that a person has written; None for a document of a server."""
 
     @property
     def signed_configs(self) -> tuple[str, ...]:

@@ -179,7 +179,7 @@ def shortage(error: OSError | MemoryError | ImportError) -> StateError | None:
 
 
 def hindrance(error: OSError | MemoryError | ImportError) -> StateError | None:
-    """Return the same as `shortage` for a daemon, which also outlasts a folder that it cannot use for a while."""
+    """Return the same as `shortage`, or an error that names the path which the machine does not let the agent use."""
     if isinstance(error, OSError) and error.errno in UNUSABLE and error.filename:
         return StateError(f"cannot use {error.filename}: {error.strerror}")
     return shortage(error)

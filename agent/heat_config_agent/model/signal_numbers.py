@@ -5,17 +5,28 @@ The module `signal` makes enumerations of all signals when it is loaded, which t
 
 from __future__ import annotations
 
-__all__ = ["SIGINT", "SIGKILL", "SIGSTOP", "SIGTERM", "SIGTSTP", "SIG_DFL", "SIG_IGN", "handle", "valid_signals"]
+__all__ = [
+    "SIGINT",
+    "SIGKILL",
+    "SIGSTOP",
+    "SIGTERM",
+    "SIGTSTP",
+    "SIGURG",
+    "SIG_DFL",
+    "SIG_IGN",
+    "handle",
+    "valid_signals",
+]
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, valid_signals
+    from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
     from signal import signal as handle
 else:
     try:
-        from _signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, valid_signals
+        from _signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
         from _signal import signal as handle
     except ImportError:  # _signal is private, and may change
-        from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, valid_signals
+        from signal import SIG_DFL, SIG_IGN, SIGINT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP, SIGURG, valid_signals
         from signal import signal as handle

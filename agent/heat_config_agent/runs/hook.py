@@ -5,6 +5,7 @@ Any error of a hook fails its own deployment, with a sentence that says why, and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -31,10 +32,11 @@ def unreadable(tool: Tool) -> Path | None:
     return next((Path(part).parent for part in parts if not os.access(part, os.R_OK)), None)
 
 
-def load(tool: Tool) -> None:
-    """Load the modules with which the hook of a tool begins, as long as they can be read."""
-    if tool.builtin:
-        heat_config_hooks.load(tool.name)
+def load(job: Job) -> None:
+    """Load the modules with which the hook of a job begins, as long as they can be read."""
+    if job.tool.builtin:
+        with contextlib.suppress(HookError):  # `prepare` says what is wrong
+            _request(job, heat_config_hooks.load(job.tool.name))
     else:
         from heat_config_agent.runs import executable_hook  # noqa: F401, PLC0415  # most hooks are built in
 

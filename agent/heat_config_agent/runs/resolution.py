@@ -189,7 +189,7 @@ def _with_artifacts(job: Job, folder: Path, request: dict[str, Any]) -> Job | Re
 
 def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> int:
     """Carry out a job as another user; return the exit code of its command. Raises OSError."""
-    hook.load(job.tool)
+    hook.load(job)
     descriptor = os.open(folder / _REPLY, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     os.environ.pop(_OUTPUTS, None)
     os.chdir("/")
@@ -208,7 +208,7 @@ def _as_user(name: str, job: Job, folder: Path, place: protocol.Workplace) -> in
 
 def _isolated(job: Job, place: protocol.Workplace) -> protocol.Workplace:
     """Isolate this process, and return the place of its hook. Raises OSError, IsolationError."""
-    hook.load(job.tool)
+    hook.load(job)
     for path in (place.working, place.outputs):
         files.make_directory(path)
     namespaces.enter(job.isolation, (place.run, place.working, place.outputs))

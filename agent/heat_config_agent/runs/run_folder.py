@@ -180,6 +180,11 @@ def noted_ending(directory: Path, run: Run) -> str:
     return content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-") if valid else ""
 
 
+def is_displaced(directory: Path, run: Run) -> bool:
+    """Return True if the status file of a run is no longer the one that the agent has made."""
+    return len(_status(directory, run)) != len(_PENDING)
+
+
 def unreadable(directory: Path, run: Run) -> str:
     """Return why the status of a run cannot be read, if the machine is to blame for that; else nothing."""
     try:

@@ -118,7 +118,7 @@ class Running:
         if self._pidfd is None:
             if self._ours:
                 self._reap(os.WNOHANG)
-            return not processes.alive(self.run.pid, self.run.ticks)
+            return not going_on(self.run, self.directory)
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
         return bool(poll.poll(0))
@@ -291,15 +291,25 @@ def _ended_at_once(directory: Path, pid: int) -> NoReturn:
     raise ChildProcessError(errno.ECHILD, "its supervisor ended at once", complaint)
 
 
-def going_on(run: Run) -> bool:
-    """Return whether the supervisor of a run is alive, whichever agent has started it."""
-    return run.boot == processes.boot_id() and processes.alive(run.pid, run.ticks)
+def going_on(run: Run, directory: Path | None = None) -> bool:
+    """Return whether the supervisor of a run is alive, whichever agent has started it; `directory` is the run's folder.
+
+    In another namespace of processes (a container with the same state), its process id means nothing. But it holds the
+    status file of the run open as long as it lives, and nothing else does.
+    """
+    if run.boot == processes.boot_id():
+        return processes.alive(run.pid, run.ticks)
+    if directory is None or not processes.same_kernel(run.boot):
+        return False
+    from heat_config_agent.runs.output_limit import is_open_to_write  # noqa: PLC0415  # few states are shared
+
+    return is_open_to_write(status_path(directory, run.mark))
 
 
 def adopt(directory: Path, run: Run) -> Running | None:
     """Return the run of an earlier agent if it has not ended, else None."""
-    pidfd = _pidfd(run.pid)
-    if going_on(run):
+    pidfd = _pidfd(run.pid) if run.boot == processes.boot_id() else None
+    if going_on(run, directory):
         return Running(directory, run, pidfd=pidfd, ours=False)
     if pidfd is not None:
         os.close(pidfd)

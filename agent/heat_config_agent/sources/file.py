@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import errno
+import functools
 import os
 import stat
 import sys
@@ -11,11 +13,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.model.deployment import SIGNATURES, Document
+from heat_config_agent.deployments import metadata
+from heat_config_agent.model.deployment import SIGNATURES, Document, Mistake
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.sources import document_text
 from heat_config_hooks import files
+from heat_config_hooks.values import replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -72,10 +76,42 @@ def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
     return gate.evidence_for(path, content, tree)
 
 
-def _loaded(text: str, path: Path, signatures: tuple[str, ...]) -> object:
-    """Return the value of a document. Raises UsageError; if a signature is required and missing, the error says so."""
+def written(content: bytes, name: str) -> object:
+    """Return the value of a document that a person has written to the file `name`.
+
+    Raises `diagnostics.mistakes.Mistaken` with all its mistakes; those for which only an entry fails are not among
+    them if they are alone.
+    """
     try:
-        return document_text.load(text, str(path))
+        text = content.removeprefix(codecs.BOM_UTF8).decode()
+        value = document_text.load(text, name, unique=True)
+        if metadata.is_plain(value) or metadata.is_template(value):
+            return value
+    except (UnicodeDecodeError, UsageError):
+        pass
+    from heat_config_agent.deployments import written as strict  # noqa: PLC0415  # most documents have no mistakes
+
+    return strict.check(content, name)
+
+
+def _located(path: Path, mistake: Mistake) -> Mistake:
+    """Return a mistake with its place in a file. The file is read again: few documents have mistakes."""
+    from heat_config_agent.deployments import written as strict  # noqa: PLC0415
+
+    try:
+        content = files.read(path)
+    except OSError:  # a pipe can be read only once
+        return mistake
+    return replace(mistake, place=strict.located(content, str(path), mistake.path))
+
+
+def _loaded(text: str | bytes, path: Path, signatures: tuple[str, ...]) -> object:
+    """Return the value of a document; bytes are those of one that a person has written.
+
+    Raises UsageError; if a signature is required and missing, the error says so.
+    """
+    try:
+        return document_text.load(text, str(path)) if isinstance(text, str) else written(text, str(path))
     except UsageError:
         policy = policy_in_force()
         if policy is not None and policy.signers is not None and not signatures:
@@ -99,16 +135,16 @@ class File:
 
     def collect(self) -> Document:
         """Read the file."""
-        return self._document(self._text())
+        self._read()
+        return replace(self._document(self.content), located=functools.partial(_located, self.path))
 
-    def _text(self) -> str:
+    def _read(self) -> None:
         try:
             self.content = files.take(self.path)
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
-        return files.text_of(self.content)
 
-    def _document(self, text: str) -> Document:
+    def _document(self, text: str | bytes) -> Document:
         signatures = _signatures(self.path, self.content, self._tree)
         return Document(source=self.name, content=_loaded(text, self.path, signatures), signatures=signatures)
 
@@ -129,8 +165,14 @@ class Stdin:
             self.content = files.drain(own, patience=None if os.isatty(own) else files.PATIENCE)
         except OSError as error:
             raise SourceError(f"cannot read standard input: {error.strerror or error}") from error
-        text = files.text_of(self.content)
-        return Document(source=self.name, content=document_text.load(text, "standard input"))
+        content, name = self.content, "standard input"
+
+        def located(mistake: Mistake) -> Mistake:
+            from heat_config_agent.deployments import written as strict  # noqa: PLC0415  # few documents have mistakes
+
+            return replace(mistake, place=strict.located(content, name, mistake.path))
+
+        return Document(source=self.name, content=written(content, name), located=located)
 
 
 class ShellConfig(File):
@@ -146,7 +188,8 @@ class ShellConfig(File):
                 self.path.chmod(0o600)
         except OSError as error:
             raise SourceError(f"cannot read {self.path}: {error.strerror}") from error
-        text = self._text()
+        self._read()
+        text = files.text_of(self.content)
         return self._document(text) if text.strip() else Document(source=self.name, content=[])
 
 

@@ -200,7 +200,7 @@ def _is_well_declared(name: str, schema: Schema, report: Report, default: Defaul
         elif schema.default is not None and constraint.kind != "custom_constraint":
             problem = constraints.violated(constraint.kind, constraint.value, _as_written(schema), type_)
             if problem:
-                shown = "******" if schema.hidden else schema.default
+                shown = "******" if schema.secret else schema.default
                 problem = constraint.description or _masked(schema, problem)
                 _report_default(schema, f"Invalid default {shown} ({problem})", report, default)
     if schema.type == "comma_delimited_list" and not isinstance(schema.default, str | list | None):
@@ -239,7 +239,8 @@ def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, 
         report.wrong(f"Parameter '{schema.name}' is invalid: {_masked(schema, str(error))}", path, at=place)
         return UNKNOWN
     if schema.type == "string" and isinstance(value, list | dict):
-        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {typed!r}", path)
+        shown = "******" if schema.secret else repr(typed)
+        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {shown}", path)
     for constraint in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[constraint.kind]:
             continue
@@ -253,8 +254,10 @@ def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, 
 
 
 def _masked(schema: Schema, problem: str) -> str:
-    """Return a problem; without the value if the parameter is hidden."""
-    return "it breaks a constraint, and is hidden" if schema.hidden else problem
+    """Return a problem; without the value if the parameter is secret."""
+    if schema.hidden:
+        return "it breaks a constraint, and is hidden"
+    return "it breaks a constraint, and its name says that it is a secret" if schema.secret else problem
 
 
 def converted(value: Json, type_: str) -> Json:

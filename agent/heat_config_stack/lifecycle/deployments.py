@@ -12,6 +12,7 @@ from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.records import records
 from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
+from heat_config_stack.records.store import Memory
 
 NO_SIGNAL = "NO_SIGNAL"
 STANDARD = ("deploy_stdout", "deploy_stderr", "deploy_status_code")
@@ -139,6 +140,29 @@ def failed_last(root: Stack) -> list[DeploymentRecord]:
     if root.record.action not in _TURNS or root.is_done_by_procedure(root.record.action):
         return found
     return [each for each in found if _took_part(root, each.resource)]
+
+
+def runs_that_failed(root: Stack) -> list[Json]:
+    """Return the path, the id and the standard error of each run that failed in the last action of a stack."""
+    return [
+        {
+            "path": path_of(root.world.store, each.id),
+            "id": each.config,
+            "stderr": root.conceal.text(str(each.outputs.get("deploy_stderr") or "")),
+        }
+        for each in failed_last(root)
+    ]
+
+
+def path_of(store: Memory, deployment: str) -> str:
+    """Return the path of the resource of a deployment, by the id of either; empty if it is not there."""
+    record = store.deployments.get(deployment)
+    identity, names = record.resource if record else "", list[str]()
+    while (resource := store.resources.get(identity)) is not None:
+        names.insert(0, resource.name)
+        stack = store.stacks.get(resource.stack)
+        identity = stack.owner if stack else ""
+    return "/".join(names)
 
 
 def _took_part(root: Stack, resource: str) -> bool:

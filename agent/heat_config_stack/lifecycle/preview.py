@@ -4,15 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
-from heat_config_stack.definition import Definition, Unresolved
+from heat_config_stack.definition import Definition, Identity, Unresolved
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.exception import HeatException, UpdateReplace
+from heat_config_stack.records.records import COMPLETE, INIT, UPDATE
 from heat_config_stack.resource import actions
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import differ
 
 ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
+AGAIN = "again"
+"""The effect on a resource whose definition is unchanged, and whose last action has not succeeded."""
+
+
+@runtime_checkable
+class DefinesChild(Protocol):
+    """A resource with a child stack."""
+
+    def child_definition(self, identity: Identity) -> Definition:
+        """Return the definition of the child, from the current properties."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,12 @@ class Change:
     name: str
     type: str
     effect: str
+    action: str = UPDATE
+    """The action by which an update brings the resource to its definition, see `Resource.action_of_update`."""
+    former: Resource | None = None
+    """The resource as it exists; None if it does not."""
+    inner: tuple[Change, ...] = ()
+    """The effects on the resources of a child stack that is updated."""
 
 
 def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
@@ -33,11 +51,32 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
     other, there = stack.if_it_were(definition), stack.resources
     for name in definition.resources:
         new = other.as_defined(name)
-        effect = _effect(there[name], new) if name in there and there[name].action != "INIT" else ADDED
-        yield Change(name, new.type(), effect)
+        if name in there and there[name].action != INIT:
+            former = there[name]
+            inner = _inner(former, new)
+            effect = _effect(former, new)
+            if effect == UNCHANGED and any(each.effect != UNCHANGED for each in inner):
+                effect = UPDATED
+            yield Change(name, new.type(), effect, former.action_of_update(), former, inner)
+        else:
+            yield Change(name, new.type(), ADDED)
     for name, resource in there.items():
         if name not in definition.resources:
-            yield Change(name, resource.type(), REMOVED)
+            yield Change(name, resource.type(), REMOVED, former=resource)
+    for record in stack.records():  # their removal has failed, or was interrupted
+        if record.name not in definition.resources and record.name not in there:
+            yield Change(record.name, record.type, REMOVED, former=stack.resource(record))
+
+
+def _inner(former: Resource, new: Resource) -> tuple[Change, ...]:
+    """Return the effects on the child stack of a resource, as far as they are known."""
+    child = former.child
+    if not isinstance(new, DefinesChild) or not isinstance(child, Stack) or child.defined is None:
+        return ()
+    try:
+        return tuple(changes(child, new.child_definition(child.defined.identity)))
+    except Exception:  # noqa: BLE001  # a value that is known later, or a mistake
+        return ()
 
 
 def _effect(resource: Resource, new: Resource) -> str:
@@ -55,4 +94,4 @@ def _effect(resource: Resource, new: Resource) -> str:
         return REPLACED
     except (HeatException, Unresolved):
         return UPDATED
-    return UPDATED if changed else UNCHANGED
+    return UPDATED if changed else AGAIN if resource.status != COMPLETE and resource.child is None else UNCHANGED

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from heat_config_stack.definition import Definition
 from heat_config_stack.definition.procedures import DEPLOY
 from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.lifecycle import procedure
+from heat_config_stack.lifecycle import deployments, procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.steps import Node, Traversal
 from heat_config_stack.records import records, spans
@@ -21,7 +21,7 @@ from heat_config_stack.records.exception import UpdateReplace
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, ROLLBACK, UPDATE
 from heat_config_stack.records.records import ResourceRecord as Record
 from heat_config_stack.resource import actions
-from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.resource import PLUGINS, Resource
 from heat_config_stack.resource.rolling import Rolling
 from heat_config_stack.resource.scheduler import Task
 
@@ -42,6 +42,7 @@ def converge(
     if record.action != DELETE:
         stack.settle()
     if action != ROLLBACK:
+        record.undone = None
         record.before, record.revision = record.revision, record.latest + 1
         record.latest = record.revision
     _begin(stack, action, attempt)
@@ -71,6 +72,10 @@ def _begin(stack: Stack, action: str, attempt: str) -> None:
     stack.keep(record)
     if stack.owner is None:
         stack.happened([], action, IN_PROGRESS)
+
+
+_REMOVED = Node("", True)
+"""The step after all that is removed before anything is created or updated."""
 
 
 class _Turn(Traversal):
@@ -112,6 +117,8 @@ class _Convergence(Traversal):
         self._current: dict[str, str] = {}
         """The ids of the resources of the definition at the start, by name."""
         self._names: dict[str, str] = {}
+        self._adopted_failure = False
+        """True if a resource had failed before it was adopted, which is no reason to delete the stack."""
         self._pauses: dict[Node, float] = {}
         """The seconds to wait before a step."""
         widened = None if definition is None else self._rolling.widened(definition)
@@ -122,6 +129,7 @@ class _Convergence(Traversal):
         self._plan_removals()
         self._plan_batches()
         self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
+        self._positions[_REMOVED] = 0
         self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
 
     def position(self, node: Node) -> int:
@@ -169,19 +177,63 @@ class _Convergence(Traversal):
             for node in nodes:
                 self.graph.add(node, *former)
                 self._pauses[node] = batch.pause
+            first = [Node(of, True) for of in gone if self.stack.resource(self._before[of]).has_run()]
+            for of in made:
+                self.graph.add(Node(of, False), *first)
             stay = [of for of in made if of in self._before and self._before[of].name not in self._rolling.extra]
             former = [*nodes, *(Node(of, True) for of in stay)] or former
 
     def _plan_removals(self) -> None:
         """Visit each existing resource again, after its own first visit and after everything that depended on it."""
         current = set(self._current.values())
+        first = self._removed_first()
         for id_, former in self._before.items():
             self.graph.add(Node(id_, True), *([Node(id_, False)] if id_ in current else []))
             for other in former.requires:
-                if other in self._before and other != id_:
+                if other in self._before and other not in first and other != id_:
                     self.graph.add(Node(other, True), Node(id_, True))
-            if former.replaces in self._before:
+            if former.replaces in self._before and former.replaces not in first:
                 self.graph.add(Node(former.replaces, True), Node(id_, True))
+        if not first:
+            return
+        self.graph.add(_REMOVED, *(Node(of, True) for of in first))
+        for of, dependents in first.items():
+            self.graph.add(Node(of, True), *(Node(other, True) for other in dependents))
+        for name, of in self._current.items():
+            if self.stack.as_defined(name).may_run:
+                self.graph.add(Node(of, False), _REMOVED)
+
+    def _removed_first(self) -> dict[str, set[str]]:
+        """Return the resources that are removed before anything runs: what is new may have their place on the machine.
+
+        With each are those that depended on it and are removed first as well. One that a plug-in's resource uses is
+        not among them.
+        """
+        if self._definition is None:
+            return {}
+        current, later = set(self._current.values()), {name for each in self._rolling.batches for name in each.removed}
+        removed = {
+            of: resource
+            for of, each in self._before.items()
+            if of not in current and each.name not in later and (resource := self.stack.resource(each)).has_run()
+        }
+        users: dict[str, set[str]] = {}
+        for of, each in self._before.items() if removed else ():
+            for other in each.requires:
+                users.setdefault(other, set()).add(of)
+        first: dict[str, set[str]] = {}
+        for of in removed:
+            reached: set[str] = set()
+            todo = [of]
+            while todo:
+                todo += (new := users.get(todo.pop(), set()) - reached)
+                reached |= new
+            if not any(self._is_of_plugin(other) for other in reached if other not in current):
+                first[of] = (reached & removed.keys()) - {of}
+        return {of: dependents & first.keys() for of, dependents in first.items()}
+
+    def _is_of_plugin(self, of: str) -> bool:
+        return type(self.stack.resource(self._before[of])).__module__.startswith(PLUGINS)
 
     def _new(self, name: str, replaces: str = "") -> Record:
         """Return the record of a new resource, whose definition has not been resolved yet."""
@@ -192,6 +244,8 @@ class _Convergence(Traversal):
         return made
 
     def step(self, node: Node) -> Task:
+        if node == _REMOVED:
+            return
         if not node.last:
             yield from self._make(node)
         else:
@@ -205,27 +259,49 @@ class _Convergence(Traversal):
             return
         if record.passed != attempt:
             yield from self._paused(node, record)
+            ours = resource.may_run and not type(resource).__module__.startswith(PLUGINS)
+            if ours and record.status == IN_PROGRESS and record.action != DELETE:
+                record.attempt = ""  # what was interrupted had another definition
         record.passed = attempt
+        if resource.state == (DELETE, IN_PROGRESS) and resource.has_run():
+            yield from self._replaced(resource)
+            return
         again = resource.state == (CREATE, IN_PROGRESS) and resource.again_after_interruption
         again = again or resource.state == (records.ADOPT, IN_PROGRESS)
         if resource.action != INIT and not again:
             try:
                 yield from actions.update(resource, self.stack.as_defined(resource.name), self._needs(resource.name))
             except UpdateReplace:
-                resource = self._made_new(self._new(resource.name, replaces=record.id))
-                yield from self._begun(resource)
+                yield from self._replaced(resource)
+                return
         else:
             resource = self._made_new(record)
             yield from self._begun(resource)
+        self._is_made(resource)
+
+    def _is_made(self, resource: Resource) -> None:
         resource = self.stack.renewed(resource)
         self._needs_now(resource)
         self.stack.keep(resource.record)
 
+    def _replaced(self, former: Resource) -> Task:
+        """Create the replacement of a resource; one that has run something has the same place, and is deleted first."""
+        if former.has_run():
+            yield from actions.delete(self.stack.resource(former.record))
+        resource = self._made_new(self._new(former.name, replaces=former.record.id))
+        yield from self._begun(resource)
+        self._is_made(resource)
+
     def _begun(self, resource: Resource) -> Task:
         """Create a resource, or adopt it with its stack."""
-        if self.stack.record.action == records.ADOPT:
-            return actions.adopt(resource, (self.stack.record.adopted or {}).get(resource.name))
-        return actions.create(resource)
+        if self.stack.record.action != records.ADOPT:
+            yield from actions.create(resource)
+            return
+        data = (self.stack.record.adopted or {}).get(resource.name)
+        yield from actions.adopt(resource, data)
+        if failure := actions.adopt_failed(resource, data):
+            self._adopted_failure = True
+            self._fail(failure)
 
     def _paused(self, node: Node, record: Record) -> Task:
         """Wait before a step of a batch; after an interruption, only for the rest of the pause."""
@@ -274,7 +350,7 @@ class _Convergence(Traversal):
             self.stack.world.scheduler.add(self._deployed(), self._ended)
             return
         failed, back = record.failure is not None, record.rollback and record.action in (CREATE, UPDATE, records.ADOPT)
-        if failed and back and self.stack.owner is None:
+        if failed and back and self.stack.owner is None and not self._adopted_failure:
             self._go_back()
             return
         if not failed and self._definition is None:
@@ -303,6 +379,7 @@ class _Convergence(Traversal):
         stack, record = self.stack, self.stack.record
         failed = f"Resource {record.action} failed: {record.failure}"
         stack.happened([], record.action, FAILED, failed)
+        record.undone = {"reason": failed, "runs": deployments.runs_that_failed(stack)}
         create = record.action != UPDATE
         record.revision, record.before = (record.latest + 1 if create else record.before), record.revision
         record.latest = max(record.latest, record.revision)

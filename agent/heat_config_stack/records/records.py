@@ -68,6 +68,8 @@ class StackRecord:
     """For the root, the port that last accepted signals for wait conditions."""
     rollback: bool = False
     """True if a failure starts a rollback."""
+    undone: Json = None
+    """The failure that began a rollback, until the next create or update: its `reason`, and the `runs` that failed."""
     adopted: Json = None
     """Of a stack that is adopted, the state of each resource by its name, as Heat's API writes it."""
     restores: str = ""

@@ -78,6 +78,7 @@ def check(resource: Resource) -> Acting:
     """Check the state of the physical resource."""
     if not hasattr(resource, "handle_check"):
         if resource.state != (INIT, COMPLETE):
+            _refuse_failed(resource, CHECK)
             _set(resource, CHECK, COMPLETE, f"CHECK not supported for {resource.type()}")
         return
     with _state(resource, CHECK):
@@ -96,12 +97,34 @@ def adopt(resource: Resource, data: Mapping[str, Json] | None) -> Acting:
         yield from _handled(resource, ADOPT, data)
 
 
+def adopt_failed(resource: Resource, data: Mapping[str, Json] | None) -> ResourceFailure | None:
+    """Take over that the last action of an adopted resource had failed, or was interrupted; return the failure."""
+    action, status = (data or {}).get("action"), (data or {}).get("status")
+    if not resource.has_run() or resource.child is not None or status in (None, COMPLETE):
+        return None
+    error = _failure(resource, exception.Error(f"it was adopted after its {action} had not succeeded"))
+    _set(resource, action if action in (CREATE, DELETE) else UPDATE, FAILED, str(error))
+    return error
+
+
 def snapshot(resource: Resource) -> Acting:
     """Take a snapshot of a resource."""
     if resource.state == (INIT, COMPLETE):
         return
+    _refuse_failed(resource, records.SNAPSHOT)
     with _state(resource, records.SNAPSHOT):
         yield from _handled(resource, records.SNAPSHOT)
+
+
+def _refuse_failed(resource: Resource, action: str) -> None:
+    """Raise ResourceFailure if a resource that runs something has failed: it keeps its state, and is done again."""
+    if resource.status != FAILED or not resource.has_run() or resource.child is not None:
+        return
+    reason = resource.record.reason
+    problem = f"{resource.action} has failed: {reason.partition(f'resources.{resource.name}: ')[2] or reason}"
+    error = _failure(resource, exception.Error(problem))
+    resource.stack.happened([resource.name], action, FAILED, str(error), of=resource.record)
+    raise error
 
 
 def delete_snapshot(resource: Resource, data: Mapping[str, Json]) -> Acting:
@@ -174,7 +197,9 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
     if type(resource) is type(after) and resource.never_updated:
         return False
     gone = resource.state == (DELETE, COMPLETE)
-    failed = resource.status == FAILED and (resource.action == CHECK or resource.needs_replace_failed())
+    failed = resource.status == FAILED and (
+        resource.needs_replace_failed() or (resource.action == CHECK and not resource.has_run())
+    )
     broken = resource.status == IN_PROGRESS and not resource.again_after_interruption
     if gone or failed or broken or type(resource) is not type(after) or resource.needs_replace(after.properties):
         return None
@@ -183,7 +208,7 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
 
 def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:
     snippet = Snippet(after.definition, resource.resolve)
-    with _state(resource, UPDATE):
+    with _state(resource, resource.action_of_update()):
         changes = _changes(resource, frozen)
         _validate(type(after)(after.name, thaw(after.name, frozen), after.stack))
         if "metadata" in changes:  # a child stack may use it

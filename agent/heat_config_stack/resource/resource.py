@@ -79,6 +79,8 @@ class Resource(ClientUser):
     """The last actions after which a resource takes no signal."""
     deletes_with_snapshot: ClassVar[bool] = False
     """True if it may have the deletion policy Snapshot."""
+    may_run: ClassVar[bool] = False
+    """True if its actions may run something on a machine, where a replacement has the same place."""
 
     def __init__(self, name: str, definition: ResourceDefinition, stack: Host) -> None:
         """Work on one resource of a stack; `attach` adds its record."""
@@ -311,6 +313,14 @@ class Resource(ClientUser):
     def needs_replace_failed(self) -> bool:
         """Return whether an update replaces the resource after it has failed."""
         return True
+
+    def has_run(self) -> bool:
+        """Return whether its actions may have changed this machine, so that its replacement comes after its DELETE."""
+        return False
+
+    def action_of_update(self) -> str:
+        """Return the action by which an update brings the resource to its definition, UPDATE or CREATE."""
+        return self.UPDATE
 
     def always_update(self) -> bool:
         """Return whether every update applies to the resource, even if its definition is unchanged."""

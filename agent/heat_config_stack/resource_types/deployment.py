@@ -63,6 +63,7 @@ class SoftwareDeployment(Resource):
     stack: Stack
     no_signal_actions: ClassVar[tuple[str, ...]] = ()
     again_after_interruption: ClassVar[bool] = True
+    may_run: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
     properties_schema: ClassVar[Mapping[str, Schema]] = {
         **SHARED,
@@ -114,6 +115,13 @@ class SoftwareDeployment(Resource):
         """Return the config that an action carries out, as far as values are known; None for none. Raises NotFound."""
         source = self._config(self.properties)
         return self._derived(action, source) if self._is_for(action, source) else None
+
+    def runs(self, action: str) -> bool:
+        """Return whether an action runs anything, as far as the config is known."""
+        try:
+            return self._is_for(action, self._config(self.properties))
+        except exception.NotFound:
+            return action in self.properties["actions"]
 
     def _told(self, action: str) -> dict[str, Json]:
         transport = self.properties["signal_transport"]
@@ -174,9 +182,9 @@ class SoftwareDeployment(Resource):
         tmpl_diff: Mapping[str, Json],
         prop_diff: Mapping[str, Json],
     ) -> str:
-        """Carry out the config for UPDATE, also if nothing but the metadata or a policy changes."""
+        """Carry out the config for UPDATE, or for CREATE if that has failed, also if only the metadata changes."""
         self.define(json_snippet.definition)
-        return self._act("UPDATE")
+        return self._act(self.record.action)
 
     def handle_suspend(self) -> str:
         """Carry out the config for SUSPEND."""
@@ -192,6 +200,21 @@ class SoftwareDeployment(Resource):
             return self._act("DELETE")
         except exception.NotFound:
             return ""
+
+    def needs_replace_failed(self) -> bool:
+        """Return False: on a machine, a failed deployment runs its action again in place."""
+        return False
+
+    def has_run(self) -> bool:
+        """Return whether anything has been delivered."""
+        return self.resource_id is not None
+
+    def action_of_update(self) -> str:
+        """Return CREATE until that has succeeded, and after DELETE has begun; else UPDATE."""
+        record = self.record
+        begun = record.action == records.CREATE or (record.action == records.ADOPT and record.physical is None)
+        never = record.action in (records.INIT, records.DELETE) or (begun and record.status != COMPLETE)
+        return records.CREATE if never else records.UPDATE
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
@@ -218,17 +241,34 @@ class SoftwareDeployment(Resource):
         if not self._is_for(action, source):
             return ""
         derived = self._derived(action, source)
+        server = self.properties["server"]
+        if deployment is not None and self._is_under_way(deployment, action, derived):
+            deployment.attempt = self.record.attempt
+            world.store.put(deployment)
+            world.servers.deliver(deployment)
+            return deployment.id
         if deployment is None:
-            server = self.properties["server"]
             if not server:
                 raise ValueError("server_id must be specified")
             deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
             self.resource_id_set(deployment.id)
+        deployment.server = server or deployment.server  # a creation that was interrupted may go on with another one
         deployment.action, deployment.attempt = action, self.record.attempt
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
         signal = self._counts or action == "DELETE"
         deployments.deliver(world, deployment, derived, signal=signal)
         return deployment.id
+
+    def _is_under_way(self, deployment: DeploymentRecord, action: str, derived: ConfigRecord) -> bool:
+        """Return whether an interrupted action was delivered with the same content, so that its run counts."""
+        former = self.stack.world.store.configs.get(deployment.config)
+        same = (deployment.action, deployment.server) == (action, self.properties["server"])
+        running = same and deployment.status == records.IN_PROGRESS and action in (records.CREATE, records.UPDATE)
+        return running and former is not None and self._content(former) == self._content(derived)
+
+    def _content(self, config: ConfigRecord) -> object:
+        """Return the parts of a derived config that make a run another one."""
+        return config.group, config.config, config.options, config.inputs, config.outputs
 
     @property
     def _counts(self) -> bool:

@@ -12,7 +12,7 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
 from heat_config_stack.resource import attributes, properties
-from heat_config_stack.resource.resource import Resource
+from heat_config_stack.resource.resource import PLUGINS, Resource
 from heat_config_stack.resource.rolling import Rolling
 from heat_config_stack.resource.snippet import Snippet
 
@@ -25,6 +25,7 @@ class StackResource(Resource):
 
     stack: Stack
     again_after_interruption: ClassVar[bool] = True
+    may_run: ClassVar[bool] = True
     any_attribute: ClassVar[bool] = True
 
     def child_definition(self, identity: Identity) -> Definition:
@@ -75,6 +76,13 @@ class StackResource(Resource):
     def needs_replace_failed(self) -> bool:
         """Return whether there is no child that could be repaired."""
         return self.child is None
+
+    def has_run(self) -> bool:
+        """Return whether a resource of the child has run something on this machine."""
+        child = self.child
+        if child is None or type(self).__module__.startswith(PLUGINS):
+            return False
+        return any(child.resource(each).has_run() for each in child.records())
 
     # The handlers.
 

@@ -179,6 +179,10 @@ class Operation(SoftwareDeployment):
             return self._act("UPDATE" if made else "CREATE")
         return ""
 
+    def _content(self, config: ConfigRecord) -> object:
+        compared = [each for each in config.inputs if each["name"] != _SURROUNDINGS]
+        return config.group, config.config, config.options, compared, config.outputs
+
     def _asked_for_more(self) -> bool:
         """Return whether something asks for an output that was not taken over when the operation ran."""
         taken = self.record.data.get(_OUTPUTS) or {}
@@ -189,9 +193,9 @@ class Operation(SoftwareDeployment):
     def _only_triggered(self) -> bool:
         return bool(self.properties["kind"] == "target_changed")
 
-    def needs_replace_failed(self) -> bool:
-        """Return False: a failed operation continues in place."""
-        return False
+    def action_of_update(self) -> str:
+        """Return UPDATE: the data of the resource says whether what makes has run."""
+        return "UPDATE"
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties

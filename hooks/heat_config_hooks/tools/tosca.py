@@ -19,8 +19,9 @@ Inputs are environment variables, as in the hook `script`. Names that begin with
 the input `tosca.surroundings` is a map of variables for all steps, and no other such input reaches a file.
 The output `tosca.run` is another one after each CREATE and UPDATE.
 
-Other outputs are variables that Bash has exported when it ends, global variables of Python,
-facts that a playbook has set, or what was written to `$heat_outputs_path.NAME`. There are none if the run has failed.
+Other outputs are variables that Bash has exported when it ends, global variables of Python, facts and statistics
+(`set_stats`) that a playbook has set, or what was written to `$heat_outputs_path.NAME`.
+There are none if the run has failed.
 The processors after the first three are the hooks of those names: the file is their config, in its own folder.
 """
 

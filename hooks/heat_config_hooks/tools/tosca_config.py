@@ -84,6 +84,8 @@ class Place:
     to: str
     until: str = "delete"
     """When it is removed: `end` of the run, `delete` of the deployment, or `never`."""
+    mode: int | None = None
+    """Its permissions; None for those of a new file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,15 +211,17 @@ def _texts(values: Mapping[str, object], key: str, path: str) -> tuple[str, ...]
 
 def _place(values: Mapping[str, object], index: int, files: Mapping[str, object]) -> Place:
     path = f"config.places[{index}]"
-    _check_keys(values, ("file", "to", "until"), path)
-    file, to, until = (_text(values, key, path) for key in ("file", "to", "until"))
+    _check_keys(values, ("file", "to", "until", "mode"), path)
+    file, to, until, mode = (_text(values, key, path) for key in ("file", "to", "until", "mode"))
     if file not in files:
         raise HookError(f"there is no file {shown(file)} in config.files", f"{path}.file")
     if not to.startswith("/") or to.endswith("/") or ".." in to.split("/") or "\0" in to or not _is_utf8(to):
         raise HookError("expected the absolute path of a file, without «..»", f"{path}.to")
     if (until or "delete") not in _UNTIL:
         raise HookError(f"expected one of {', '.join(_UNTIL)}", f"{path}.until")
-    return Place(file=file, to=to, until=until or "delete")
+    if mode and not re.fullmatch("0?[0-7]{3}", mode):
+        raise HookError(f'expected permissions in octal, e.g. "0640", not {shown(mode)}', f"{path}.mode")
+    return Place(file=file, to=to, until=until or "delete", mode=int(mode, 8) if mode else None)
 
 
 _UNTIL = ("end", "delete", "never")

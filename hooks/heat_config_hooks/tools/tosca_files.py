@@ -69,16 +69,22 @@ def _new(path: Path) -> int:
 
 
 def put_in_place(config: Config, request: protocol.Request, place: protocol.Workplace) -> None:
-    """Copy files to their places, before the first step. Raises HookError."""
+    """Copy files to their places, before the first step. Raises HookError.
+
+    They are for the software of the machine, which seldom runs as root: a copy has the mode of its place, or the one
+    that the umask leaves. The files that are laid out for the run stay private.
+    """
     written, root = Written(place.working), folder(place)
     for index, item in enumerate(config.places):
         if request.removes and item.until == "delete":
             continue
         path, content = Path(item.to), files.read(root / item.file)
-        mode = 0o700 if content.startswith(_MAGIC) else 0o600
+        mode = item.mode if item.mode is not None else 0o644 & ~files.umask()
+        if content.startswith(_MAGIC):
+            mode = files.with_search(mode)
         try:
             if item.until == "never":
-                files.make_directory(path.parent)
+                files.make_directory(path.parent, mode=files.with_search(mode & 0o644 | 0o700))
                 files.replace(path, content, mode=mode, durable=True)
             else:
                 written.write(path, content, owner=_owner(request, item.until), mode=mode)

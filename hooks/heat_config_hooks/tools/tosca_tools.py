@@ -39,10 +39,12 @@ class CallbackModule(CallbackBase):
             self.facts.update((name, facts[name]) for name in NAMES if name in (facts or {{}}))
 
     def v2_playbook_on_stats(self, stats):
+        for values in (getattr(stats, "custom", None) or {{}}).values():  # of each host, and of the run
+            self.facts.update((name, values[name]) for name in NAMES if name in values)
         with open(os.open(PATH, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             json.dump(self.facts, file, default=str)
 """
-"""A callback plugin of Ansible that prints nothing and writes the facts that a playbook has set."""
+"""A callback plugin of Ansible that prints nothing and writes the facts and statistics that a playbook has set."""
 
 _THIS_MACHINE = b"""\
 localhost ansible_connection=local ansible_python_interpreter="{{ ansible_playbook_python }}"

@@ -139,7 +139,6 @@ import signal
 import sys
 from pathlib import Path
 from heat_config_hooks import files
-from support import pace
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever we were started with
 print(".", end="", flush=True)

@@ -24,7 +24,6 @@ import sys
 import time
 from heat_config_hooks import steps
 from heat_config_hooks.errors import HookError, MissingTool
-from support import pace
 
 def carry_out(request, place):
 """

@@ -43,6 +43,38 @@ def deployments(definition: Definition, types: Types) -> Iterator[Foreseen]:
 
     A resource that cannot be defined is left out: its mistakes are reported elsewhere.
     """
+    for path, resource, conceal in _resources(definition, types):
+        for action in ACTIONS:
+            config = _foreseen(resource, action)
+            if config is not None:
+                yield Foreseen(path[0], "/".join(path), action, config.entry(), conceal)
+
+
+def actions(definition: Definition, types: Types) -> dict[str, tuple[str, ...]]:
+    """Return the actions for which each deployment of a stack and its child stacks runs something, by its path."""
+    return {
+        "/".join(path): tuple(action for action in ACTIONS if _runs(resource, action))
+        for path, resource, _ in _resources(definition, types)
+    }
+
+
+def former_actions(resource: Resource, path: str) -> Iterator[tuple[str, SoftwareDeployment]]:
+    """Yield the deployments of an existing resource and its child stacks, with their paths."""
+    if isinstance(resource, SoftwareDeployment):
+        yield path, resource
+    elif isinstance(child := resource.child, Stack):
+        for record in child.records():
+            yield from former_actions(child.resource(record), f"{path}/{record.name}")
+
+
+def _runs(resource: SoftwareDeployment, action: str) -> bool:
+    try:
+        return resource.runs(action)
+    except Exception:  # noqa: BLE001  # a mistake, or a config that is known later
+        return True
+
+
+def _resources(definition: Definition, types: Types) -> Iterator[tuple[tuple[str, ...], SoftwareDeployment, Concealer]]:
     configs: dict[str, ConfigRecord] = {}
     yield from _of_stack((), definition, types, configs)
     for child in validation.children(definition, types):
@@ -52,7 +84,7 @@ def deployments(definition: Definition, types: Types) -> Iterator[Foreseen]:
 
 def _of_stack(
     outer: tuple[str, ...], definition: Definition, types: Types, configs: dict[str, ConfigRecord]
-) -> Iterator[Foreseen]:
+) -> Iterator[tuple[tuple[str, ...], SoftwareDeployment, Concealer]]:
     stack = validation.unmade(definition, types)
     resources = [resource for name in definition.resources if (resource := _defined(stack, name)) is not None]
     for resource in resources:
@@ -64,12 +96,8 @@ def _of_stack(
         path = (*outer, resource.name)
         if isinstance(resource, SoftwareDeploymentGroup) and (member := _member(resource, definition)) is not None:
             yield from _of_stack(path, member, types, configs)
-        if not isinstance(resource, SoftwareDeployment):
-            continue
-        for action in ACTIONS:
-            config = _foreseen(resource, action)
-            if config is not None:
-                yield Foreseen(path[0], "/".join(path), action, config.entry(), definition.conceal)
+        if isinstance(resource, SoftwareDeployment):
+            yield path, resource, definition.conceal
 
 
 def _defined(stack: Stack, name: str) -> Resource | None:

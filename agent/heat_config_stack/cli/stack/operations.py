@@ -16,7 +16,7 @@ from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.cli.stack import definitions, plan, sessions, signatures, timeline, values
-from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
 from heat_config_stack.language.mistakes import Invalid
@@ -28,6 +28,7 @@ from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
 from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.servers import CloudServer
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -219,6 +220,7 @@ def carry_out(
         server=options.server or "",
         limit=options.timeout,
         without_types=without_types,
+        user_data=getattr(options, "user_data", False),
     ) as session:
         stack = session.root
         names = definition.resources if definition else stack.resources if stack else ()
@@ -228,6 +230,8 @@ def carry_out(
         view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
+        if definition is not None and session.root is not None:
+            _warn_of_user_data(session.root, view)
         if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
@@ -246,6 +250,25 @@ def _say_placeholders(root: Stack) -> None:
         terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
     for resource in absent:
         terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
+
+
+def _warn_of_user_data(root: Stack, view: View) -> None:
+    """Name the servers of a tree of stacks whose user data was not carried out, or not all of it."""
+    left: list[str] = []
+    for stack in root.world.stacks.values():
+        for server in stack.placeholders():
+            if not isinstance(server, CloudServer) or server.status != COMPLETE:
+                continue
+            name = "/".join((*stack.path, server.name))
+            content = server.user_data()
+            if server.ran_user_data or not content.scripts:
+                others = ", ".join(content.others)
+                if others:
+                    view.warn(f"{others} in the user_data of {name} is not carried out: it is for cloud-init")
+            else:
+                left.append(name)
+    if left:
+        view.warn(f"the user_data of {', '.join(sorted(left))} is not carried out; --user-data carries out its scripts")
 
 
 def _for_others(root: Stack, server: str) -> list[str]:
@@ -280,16 +303,20 @@ def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *,
 
 def _why(settings: Settings, root: Stack) -> list[str]:
     """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
-    store, conceal = root.world.store, root.world.conceal
+    store, conceal, undone = root.world.store, root.world.conceal, root.record.undone or {"reason": "", "runs": []}
     room = terminal.width() - 1 if terminal.is_live() else 0
-    reason = conceal.text(root.record.reason)
-    lines = textwrap.wrap(terminal.line(reason), room) if room else [terminal.line(reason)] if reason else []
-    for each in deployments.failed_last(root):
-        path = f"{root.name}/{sessions.path_of_deployment(store, each.id)}"
-        printed = conceal.text(str(each.outputs.get("deploy_stderr") or "")).rstrip().splitlines()
+    began = f"rolled back after: {undone['reason']}" if undone["reason"] else ""
+    reasons = [terminal.line(conceal.text(reason)) for reason in (began, root.record.reason) if reason]
+    lines = [line for reason in reasons for line in (textwrap.wrap(reason, room) if room else [reason])]
+    runs = [(each["path"], each["stderr"], f"{root.name}/{each['id']}") for each in undone["runs"]]
+    for failed in deployments.failed_last(root):
+        path = deployments.path_of(store, failed.id)
+        runs.append((path, str(failed.outputs.get("deploy_stderr") or ""), f"{root.name}/{path}"))
+    for path, stderr, name in runs:
+        printed = conceal.text(stderr).rstrip().splitlines()
         shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
-        lines += [f"{terminal.line(path)} printed last:", *shown] if shown else []
-        lines.append(f"`{terminal.line(settings.command('log', path))}` shows all of its output")
+        lines += [f"{terminal.line(f'{root.name}/{path}')} printed last:", *shown] if shown else []
+        lines.append(f"`{terminal.line(settings.command('log', name))}` shows all of its output")
     lines += _way_out(settings, root)
     return [
         terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)

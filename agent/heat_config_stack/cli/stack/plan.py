@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_stack.cli.stack import sessions
+from heat_config_stack.cli.stack import forecast, sessions
 from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import Change
+from heat_config_stack.records.records import CREATE, DELETE
+from heat_config_stack.resource_types.deployment import SoftwareDeployment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from heat_config_stack.cli.stack.refusals import StackRefusal  # few machines have a policy
 
-_STYLES = {preview.ADDED: "good", preview.REMOVED: "bad", preview.REPLACED: "warn", preview.UPDATED: "warn"}
+_STYLES = {
+    preview.ADDED: "good",
+    preview.REMOVED: "bad",
+    preview.REPLACED: "warn",
+    preview.UPDATED: "warn",
+    preview.AGAIN: "warn",
+}
 
 
 def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool) -> int:
@@ -28,11 +37,13 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
         changes = [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
     else:
         changes = list(preview.changes(stack, definition))
+    new = forecast.actions(definition, sessions.types(settings.words("plugin_dirs")))
+    runs = {each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes}
     refused, mistake = _refusals(settings, definition, stack, changes)
     if as_json:
-        terminal.say(json.dumps([_values(each, refused, mistake) for each in changes]))
+        terminal.say(json.dumps([_values(each, runs[each.name], refused, mistake) for each in changes]))
         return ExitCode.OK
-    lines = terminal.table([(each.effect, each.name, each.type) for each in changes])
+    lines = terminal.table([(each.effect, each.name, each.type, ", ".join(runs[each.name])) for each in changes])
     for each, line in zip(changes, lines, strict=True):
         terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
     for line in terminal.table([(each.name, each.action, each.sentence) for each in refused]):
@@ -43,14 +54,37 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
     return ExitCode.OK
 
 
-def _values(change: Change, refused: list[StackRefusal], mistake: str) -> dict[str, object]:
+def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+    """Yield the actions that a change runs on a machine, in their order; those of a child stack with their resource."""
+    effect = change.effect
+    if effect in (preview.REMOVED, preview.REPLACED) and change.former is not None:
+        former = forecast.former_actions(change.former, path)
+        yield from (DELETE for _, each in former if each.has_run() and each.runs(DELETE))
+    if effect in (preview.ADDED, preview.REPLACED):
+        yield from (CREATE for of, actions in new.items() if _is_at(of, path) and CREATE in actions)
+    if effect in (preview.UPDATED, preview.AGAIN) and isinstance(change.former, SoftwareDeployment):
+        yield from (change.action for _ in range(change.action in new.get(path, (change.action,))))
+    for each in change.inner if effect == preview.UPDATED else ():
+        yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", new))
+
+
+def _named(name: str, run: str) -> str:
+    inner, _, action = run.rpartition(" ")
+    return f"{name}/{inner} {action}" if inner else f"{name} {action}"
+
+
+def _is_at(path: str, outer: str) -> bool:
+    return path == outer or path.startswith(f"{outer}/")
+
+
+def _values(change: Change, runs: list[str], refused: list[StackRefusal], mistake: str) -> dict[str, object]:
     own = [
         {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
         for refusal in refused
         if refusal.outer == change.name
     ]
     more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
-    return {"name": change.name, "type": change.type, "change": change.effect, **more}
+    return {"name": change.name, "type": change.type, "change": change.effect, "runs": runs, **more}
 
 
 def _refusals(

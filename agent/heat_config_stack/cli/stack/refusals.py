@@ -21,6 +21,7 @@ from heat_config_stack.resource.types import Types
 _ACTIONS: dict[str, Collection[str]] = {
     preview.ADDED: (CREATE,),
     preview.UPDATED: (CREATE, UPDATE),  # a child stack that is updated may create
+    preview.AGAIN: (CREATE, UPDATE),
     preview.REPLACED: (CREATE, DELETE),
     preview.REMOVED: (DELETE,),
 }

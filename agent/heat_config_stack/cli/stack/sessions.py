@@ -17,6 +17,7 @@ from heat_config_hooks import processes
 from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
 from heat_config_stack.definition import Definition
+from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.endpoint import address
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.machine import ThisMachine
@@ -24,7 +25,7 @@ from heat_config_stack.lifecycle.session import damaged, definition_of
 from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import DeploymentRecord, StackRecord
-from heat_config_stack.records.store import FILE, Memory, Store
+from heat_config_stack.records.store import FILE, Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
 
@@ -138,9 +139,11 @@ def work(
     server: str = "",
     limit: float | None = None,
     without_types: bool = False,
+    user_data: bool = False,
 ) -> Iterator[ArchivingSession]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
+    With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
     """
     lock.guard(settings.state)
@@ -162,7 +165,8 @@ def work(
             unusable=functools.cache(view.warn) if without_types else None,
         )
         opened.world.left_unchanged = view.left_unchanged
-        progress.path_of = functools.partial(path_of_deployment, opened.store)
+        opened.world.user_data = user_data
+        progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
             try:
                 yield session
@@ -171,11 +175,16 @@ def work(
 
 
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
-    """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError."""
+    """Return the folder of a stack, and the id of the deployment at the path of a resource. Raises AgentError.
+
+    Instead of a path, the id of a run that failed before a rollback is accepted.
+    """
     store = look(settings, name).world.store
-    matches = [identity for identity in store.deployments if path_of_deployment(store, identity) == path]
+    if store.root is not None and path in {run["id"] for run in (store.root.undone or {}).get("runs", ())}:
+        return listing.folder(settings.state, name), path
+    matches = [identity for identity in store.deployments if deployments.path_of(store, identity) == path]
     if not matches:
-        paths = sorted(path_of_deployment(store, identity) for identity in store.deployments)
+        paths = sorted(deployments.path_of(store, identity) for identity in store.deployments)
         raise AgentError(
             f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
         )
@@ -184,26 +193,15 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
 
 def deployments_named(settings: Settings, resource: str) -> list[str]:
     """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
-    deployments = []
+    named = []
     for name in listing.names(settings.state):
         try:
             store = Store(listing.folder(settings.state, name), write=False)
         except StateError:
             continue
-        paths = {path_of_deployment(store, identity) for identity in store.deployments}
-        deployments += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
-    return deployments
-
-
-def path_of_deployment(store: Memory, deployment: str) -> str:
-    """Return the path of the resource of a deployment, by the id of either; empty if it is not there."""
-    record = store.deployments.get(deployment)
-    identity, names = record.resource if record else "", list[str]()
-    while (resource := store.resources.get(identity)) is not None:
-        names.insert(0, resource.name)
-        stack = store.stacks.get(resource.stack)
-        identity = stack.owner if stack else ""
-    return "/".join(names)
+        paths = {deployments.path_of(store, identity) for identity in store.deployments}
+        named += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+    return named
 
 
 def forget(folder: Path) -> None:

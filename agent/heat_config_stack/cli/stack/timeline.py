@@ -13,8 +13,8 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
-from heat_config_stack.cli.stack import sessions
 from heat_config_stack.cli.stack.live_view import Earlier
+from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
 from heat_config_stack.records import listing
@@ -117,7 +117,7 @@ def _last_operation(root: Stack) -> list[Mapping[str, Any]]:
 
 
 def _path(root: Stack, entry: Entry) -> str:
-    return sessions.path_of_deployment(root.world.store, entry.source.rpartition("/")[2])
+    return deployments.path_of(root.world.store, entry.source.rpartition("/")[2])
 
 
 def _work(begin: float, event: Mapping[str, Any], entry: Entry | None, end: float) -> float | None:

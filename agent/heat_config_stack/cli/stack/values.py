@@ -44,12 +44,18 @@ def stack(root: Stack) -> dict[str, Json]:
     defined = root.defined
     return {
         **brief(root.record),
-        "stack_status_reason": root.world.conceal.text(root.record.reason),
+        "stack_status_reason": root.world.conceal.text(_reason(root.record)),
         "description": defined.description if defined else "",
         "disable_rollback": not root.record.rollback,
         "parameters": parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
     }
+
+
+def _reason(record: StackRecord) -> str:
+    """Return why a stack has failed, and why it was rolled back."""
+    undone = f"rolled back after: {record.undone['reason']}" if record.undone else ""
+    return "; ".join(filter(None, (record.reason, undone)))
 
 
 def output(root: Stack, name: str, *, reveal: bool = False, exact: bool = False) -> dict[str, Json]:

@@ -102,6 +102,8 @@ class Scripts:
     """The folder of the service among the files."""
     folders: Mapping[int, str] = field(default_factory=dict)
     _contents: dict[tuple[int, str], Json] = field(default_factory=dict)
+    _private: dict[str, int] = field(default_factory=dict)
+    """Path within the service → the permissions of a file that not everyone may read."""
 
     def script(self, of: Implemented) -> Script:
         """Return what is run for an operation."""
@@ -139,7 +141,7 @@ class Scripts:
             made.files.update((name, known[name]) for name in names)
             if place:
                 until, _, to = place.partition(":")
-                made.places += ({"file": name, "to": to + name.removeprefix(inside), "until": until} for name in names)
+                made.places += (self._copy(name, to + name.removeprefix(inside), until) for name in names)
 
     def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
         if uses(value, "TARGET"):
@@ -148,6 +150,11 @@ class Scripts:
         if uses(value, "SOURCE"):
             for other in sources(link):
                 yield f"{other.id}_{variable(name)}", self.evaluator.value(value, Context(link, layer, other, None))
+
+    def _copy(self, inside: str, to: str, until: str) -> dict[str, Json]:
+        """Return the place of a copy; that of a private file has its permissions."""
+        mode = self._private.get(inside)
+        return {"file": inside, "to": to, "until": until, **({} if mode is None else {"mode": f"{mode:04o}"})}
 
     def deployed(self, part: Part) -> Script:
         """Return the artifacts of a node that are copied to places of their own (chapter 13)."""
@@ -168,9 +175,7 @@ class Scripts:
                 continue
             inside = self.inside(path)
             made.config.setdefault("files", {}).update(contents)
-            made.places += (
-                {"file": name, "to": to + name.removeprefix(inside), "until": "delete"} for name in contents
-            )
+            made.places += (self._copy(name, to + name.removeprefix(inside), "delete") for name in contents)
         return made
 
     # Files.
@@ -272,6 +277,8 @@ class Scripts:
         if key not in self._contents:
             try:
                 content = document.files.read(path)
+                if not (mode := document.files.mode(path)) & 0o004:
+                    self._private[self.inside(path)] = mode
             except (OSError, ValueError):
                 return None
             try:

@@ -62,6 +62,7 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
         reading.source,
         files=reading.files.contents,
         shown=reading.files.names,
+        modes=reading.files.modes,
         substitutes={node: path for node, path in reading.chosen.items() if path},
     )
     made = replace(made, source=source.to_json())

@@ -107,10 +107,23 @@ def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[
     return ended.returncode if ended.returncode >= 0 else 128 - ended.returncode, outputs
 
 
+UMASK: List[int] = []
+"""The umask of the caller."""
+
+
 def copy(place: str) -> None:
-    """Copy files to the paths that want them."""
+    """Copy files to the paths that want them, with the permissions that their users need."""
     for each in OPERATION.get("places") or ():
-        write(placed(each["to"], place), content_of(OPERATION["files"][each["file"]]))
+        path, content = placed(each["to"], place), content_of(OPERATION["files"][each["file"]])
+        mode = int(each["mode"], 8) if each.get("mode") else 0o644 & ~UMASK[0]
+        if content.startswith((b"#!", b"\x7fELF")):
+            mode |= 0o100 | (mode & 0o444) >> 2
+        if not os.path.isdir(os.path.dirname(path)):
+            previous = os.umask(UMASK[0])
+            os.makedirs(os.path.dirname(path), 0o700 | (mode & 0o44) | (mode & 0o44) >> 2)
+            os.umask(previous)
+        write(path, content)
+        os.chmod(path, mode)
 
 
 def take_away(place: str, action: str) -> None:
@@ -159,7 +172,7 @@ def carry_out(place: str) -> int:
 
 def main() -> int:
     """Run the operation in a folder that is removed at the end."""
-    os.umask(0o077)
+    UMASK.append(os.umask(0o077))
     with tempfile.TemporaryDirectory(prefix="tosca-") as place:
         return carry_out(os.path.realpath(place))
 

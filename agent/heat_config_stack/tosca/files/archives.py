@@ -51,6 +51,9 @@ class Files(Protocol):
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
 
+    def mode(self, path: str) -> int:
+        """Return the permissions of a file. Raises `OSError`."""
+
 
 class Disk:
     """Files of this machine."""
@@ -76,6 +79,10 @@ class Disk:
     def shown(self, path: str) -> str:
         """Return how a mistake names a file."""
         return path
+
+    def mode(self, path: str) -> int:
+        """Return the permissions of a file. Raises `OSError`."""
+        return os.stat(self.shown(path)).st_mode & 0o777  # noqa: PTH116  # the other paths are text, too
 
 
 class Chosen(Disk):
@@ -233,6 +240,10 @@ class Archive:
     def shown(self, path: str) -> str:
         """Return the name of a member in mistakes: `shop.csar!/types.yaml`."""
         return f"{self._name}!/{path}"
+
+    def mode(self, path: str) -> int:
+        """Return the permissions of a member; those of most files if the archive has none."""
+        return (self._members[path].external_attr >> 16) & 0o777 or 0o644
 
 
 def _walk(folder: str) -> Iterator[str]:

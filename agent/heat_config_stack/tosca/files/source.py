@@ -26,6 +26,8 @@ class Source:
     """Path → the text of a file, or its bytes: `{"base64": …}`."""
     shown: Mapping[str, str] = field(default_factory=dict)
     """Path → how mistakes name the file, where that is another name."""
+    modes: Mapping[str, int] = field(default_factory=dict)
+    """Path → the permissions of a file that not everyone may read."""
     inputs: Mapping[str, Json] = field(default_factory=dict)
     attributes: Mapping[str, Mapping[str, Json]] = field(default_factory=dict)
     """The attributes that people have given, by NODE, or by NODE.CAPABILITY."""
@@ -42,7 +44,8 @@ class Source:
     def to_json(self) -> Json:
         """Return it as JSON."""
         lists = {"beside": list(self.beside), "signatures": list(self.signatures)}
-        return {"language": LANGUAGE, **asdict(self), **lists}
+        values = {"language": LANGUAGE, **asdict(self), **lists}
+        return values if self.modes else {name: value for name, value in values.items() if name != "modes"}
 
     @classmethod
     def from_json(cls, value: Json) -> Source:
@@ -55,7 +58,7 @@ class Kept:
     """The files of a source, in place of those on disk (`archives.Files`)."""
 
     def __init__(self, source: Source) -> None:
-        self._files, self._shown = source.files, source.shown
+        self._files, self._shown, self._modes = source.files, source.shown, source.modes
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -76,6 +79,10 @@ class Kept:
         """Return how a mistake names a file."""
         return self._shown.get(path, path)
 
+    def mode(self, path: str) -> int:
+        """Return the permissions of a file."""
+        return self._modes.get(path, 0o644)
+
 
 class Recorder:
     """Files that remember what was read of them (`archives.Files`)."""
@@ -84,6 +91,7 @@ class Recorder:
         self._files = files
         self.contents: dict[str, Json] = {}
         self.names: dict[str, str] = {}
+        self.modes: dict[str, int] = {}
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -95,6 +103,8 @@ class Recorder:
         name = self._files.shown(path)
         if name != path:
             self.names[path] = name
+        if not (mode := self._files.mode(path)) & 0o004:
+            self.modes[path] = mode
         return content
 
     def has(self, path: str) -> bool:
@@ -109,9 +119,14 @@ class Recorder:
         """Return how a mistake names a file."""
         return self._files.shown(path)
 
+    def mode(self, path: str) -> int:
+        """Return the permissions of a file. Raises `OSError`."""
+        return self._files.mode(path)
+
     def forget(self, path: str) -> None:
         """Forget a file that is not used after all."""
         self.contents.pop(path, None)
+        self.modes.pop(path, None)
 
 
 def folder_of(entry: str, *, on_disk: bool) -> str:

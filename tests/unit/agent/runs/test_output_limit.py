@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
 from pathlib import Path
 from unittest import mock
 
@@ -107,3 +108,28 @@ def test_what_cannot_be_shortened_is_said_once(
     (said,) = report.warn.call_args_list
     assert "output_limit" in said.args[0]
     assert "no holes here" in said.args[0]
+
+
+def test_output_is_limited_as_long_as_a_process_writes_it(tmp_path: Path, clock: Clock, report: mock.Mock) -> None:
+    """A run that has ended is looked at until the last process with its output has ended."""
+    folder = run(tmp_path / "run", {})
+    bounding = OutputLimit(report)
+    watched = []
+    bounding.watch(folder)
+    watched.append(bounding.watches)
+    with (folder / "stderr").open("ab") as stream:
+        left = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=stream)
+    bounding.watch(folder)
+    watched.append(bounding.watches)
+    os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
+    os.close(descriptor)
+    clock.now += bounding.due
+
+    bounding.look([], LIMIT)
+
+    assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
+    watched.append(bounding.watches)
+    left.communicate()
+    bounding.look([], LIMIT)
+    watched.append(bounding.watches)
+    assert watched == [False, True, True, False]

@@ -162,7 +162,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> No
     """In one sentence."""
     path = tmp_path / "a.json"
     path.write_bytes(content)
-    with pytest.raises(UsageError, match=r"cannot read .*a\.json"):
+    with pytest.raises(UsageError, match=r"a\.json:1:1: "):
         File(path).collect()
 
 

@@ -1,0 +1,126 @@
+"""Gives an id and an action to deployments without one. Pure.
+
+The identity of a deployment in a file is its name and its content, so an edited deployment is new work and an unchanged
+one is not. Its id has a digest of the content with a secret key, because inputs may be secret and ids are kept for
+longer than those. Content that is put back after another edition has been accepted is new work again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+from heat_config_agent.model.deployment import CLEANUP_KEY, DELETE, Document
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import UsageError
+from heat_config_hooks.values import replace
+
+_DIGITS = 20
+"""Digits of the digest."""
+
+_NAME = 60
+"""Characters of the name that are in the id."""
+
+
+def check(documents: Iterable[Document]) -> None:
+    """Raise UsageError if two files have different deployments of one name without ids: they replace each other."""
+    first: dict[str, tuple[object, str]] = {}
+    for document in documents:
+        for entry in _entries(document) if document.located is not None else ():
+            if not isinstance(entry, dict) or not _is_unnamed(entry):
+                continue
+            name = str(entry["name"])
+            known, source = first.setdefault(name, (entry, document.source))
+            if known != entry:
+                files = " and ".join(each.removeprefix("file:") for each in (source, document.source))
+                problem = f"the name {name!r} is that of two deployments without an id, in {files}"
+                raise UsageError(problem, hint="rename one of them")
+
+
+def completed(documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes) -> list[Document]:
+    """Return the documents with an id and an action in place of those that people have left out.
+
+    `entries` are those of the journal, and `key` is the secret key of the state directory.
+    """
+    return [
+        document if document.located is None else replace(document, content=_completed(document, entries, key))
+        for document in documents
+    ]
+
+
+def _entries(document: Document) -> list[object]:
+    content = document.content
+    found = content.get("deployments") if isinstance(content, Mapping) else content
+    return found if isinstance(found, list) else []
+
+
+def _is_unnamed(entry: object) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("id") in (None, "")
+        and isinstance(entry.get("name"), str)
+        and entry["name"] != ""
+    )
+
+
+def _completed(document: Document, entries: Mapping[str, Entry], key: bytes) -> object:
+    filled = [
+        _edition(entry, entries, key) if isinstance(entry, dict) and _is_unnamed(entry) else entry
+        for entry in _entries(document)
+    ]
+    if isinstance(document.content, Mapping) and "deployments" in document.content:
+        return {**document.content, "deployments": filled}
+    return filled if isinstance(document.content, list) else document.content
+
+
+def _edition(entry: dict[str, object], entries: Mapping[str, Entry], key: bytes) -> dict[str, object]:
+    """Return a deployment with its id, and with the input `deploy_action` unless it has one."""
+    name = str(entry["name"])
+    begin = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]).strip("-") or "d"
+    base = f"{begin}-{_digest(entry, key)}"
+    same = sorted(
+        (each for each in entries.values() if each.name == name and not each.key.endswith(CLEANUP_KEY)),
+        key=lambda each: each.accepted,
+    )
+    editions = [each for each in same if re.fullmatch(rf"{re.escape(begin)}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", each.id)]
+    last = editions[-1] if editions else None
+    if last is not None and (last.id == base or last.id.startswith(f"{base}-")):
+        identity, action = last.id, last.action or "CREATE"
+    else:
+        ids = {each.id for each in same}
+        number = next(number for number in range(1, len(ids) + 2) if _numbered(base, number) not in ids)
+        identity, action = _numbered(base, number), _action(same)
+    return {**entry, "id": identity, **_with_action(entry, action)}
+
+
+def _numbered(base: str, number: int) -> str:
+    return base if number == 1 else f"{base}-{number}"
+
+
+def _digest(entry: Mapping[str, object], key: bytes) -> str:
+    from hashlib import blake2b  # noqa: PLC0415  # few documents leave out ids
+
+    content = {name: value for name, value in entry.items() if name != "id"}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=True)
+    return blake2b(text.encode(), key=key, digest_size=_DIGITS // 2).hexdigest()
+
+
+def _action(same: Iterable[Entry]) -> str:
+    """Return the action of new work: UPDATE if work of its name has succeeded, and has not been deleted since."""
+    there = False
+    for entry in same:
+        succeeded = entry.ended is not None and not entry.failed
+        if succeeded or entry.action == "UPDATE":
+            there = entry.action != DELETE
+    return "UPDATE" if there else "CREATE"
+
+
+def _with_action(entry: Mapping[str, object], action: str) -> dict[str, object]:
+    inputs = entry.get("inputs")
+    if inputs is not None and not isinstance(inputs, list):
+        return {}  # a mistake, which is reported
+    if any(isinstance(each, Mapping) and each.get("name") == "deploy_action" for each in inputs or ()):
+        return {}
+    given = {"name": "deploy_action", "type": "String", "value": action}
+    return {"inputs": [*(inputs or ()), given]}

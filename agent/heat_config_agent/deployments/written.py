@@ -1,0 +1,216 @@
+"""Checks the documents that people write. Pure.
+
+A document of a server may have keys that this agent does not know. A person who writes `gruop` has misspelt `group`:
+in a file, an unknown key is a mistake, and so is a key that is there twice, or a deployment without its config.
+Nothing of a file with such a mistake is begun. An entry for which a server waits is not checked: it comes from there,
+wherever the file was, and `metadata` answers its mistakes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping
+
+from heat_config_agent.deployments import metadata, selection
+from heat_config_agent.diagnostics import kinds
+from heat_config_agent.diagnostics.mistakes import Finding, Mistaken, meant
+from heat_config_agent.diagnostics.reading import Path, Reading, steps
+from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
+from heat_config_hooks import strict_json
+
+_WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
+"""Groups whose deployments need no config."""
+
+
+def check(content: bytes, name: str) -> object:
+    """Return the value of a document that was written by hand. `name` is that of its file.
+
+    Raises `Mistaken` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
+    """
+    kind, hint = kinds.of_content(content)
+    if kind:
+        raise Mistaken([_of_kind(name, kind, hint)])
+    reading = Reading(name, content)
+    if not reading.readable or isinstance(reading.value, str) or reading.value is None:
+        kind, hint = kinds.of_text(content.decode("utf-8", "replace"))
+        if kind:
+            raise Mistaken([_of_kind(name, kind, hint)])
+        if reading.findings:
+            raise Mistaken(reading.findings)
+    if kinds.is_template(reading.value):
+        return reading.value  # the reader of templates has its own words for mistakes
+    value = alone(reading.value)
+    if not isinstance(value, Mapping) or "deployments" not in value:
+        kind, hint = kinds.of_value(reading.value)
+        if isinstance(value, Mapping) and not kind:
+            kind, hint = kinds.of_text(content.decode("utf-8", "replace"))
+        if kind:
+            raise Mistaken([_of_kind(name, kind, hint)])
+    strict = [*reading.findings, *_unknown(reading, value)]
+    if strict:
+        others = _others(reading, value) if _parsed(value).understood else ()
+        raise Mistaken([*strict, *others])
+    return value
+
+
+def alone(value: object) -> object:
+    """Return a document; a list with the only entry of a file that is a single deployment."""
+    if not isinstance(value, Mapping) or not value or "deployments" in value or "os-collect-config" in value:
+        return value
+    if value.keys() >= {"id", "group", "config"}:
+        return value  # as in every document
+    has = value.keys() & metadata.KEYS
+    near = [key for key in value if key not in metadata.KEYS and meant(str(key), ("group", "config"), 0.75)]
+    return [value] if has & {"group", "config"} and len(has) + len(near) >= 2 else value
+
+
+def located(content: bytes, name: str, path: str) -> str:
+    """Return the place of a part of a document, with its path for people: `site.yaml:3:5: web.inputs[0]`."""
+    reading = Reading(name, content)
+    way = _way(reading, path)
+    line, column = reading.place(way)
+    shown = reading.shown(way)
+    return f"{name}:{line}:{column}" + (f": {shown}" if shown else "")
+
+
+def _of_kind(name: str, kind: str, hint: str) -> Finding:
+    problem = f"this is {kind}, and not a document of deployments"
+    return Finding(file=name, line=1, column=1, problem=problem, hint=hint)
+
+
+def _others(reading: Reading, value: object) -> Iterator[Finding]:
+    """Yield the mistakes for which only an entry fails."""
+    for mistake in _parsed(value).mistakes:
+        yield reading.wrong(_way(reading, mistake.path), mistake.problem)
+
+
+def _has_deployments(value: Mapping[str, object]) -> bool:
+    return not value.keys().isdisjoint({"deployments", "os-collect-config"}) or value.keys() >= _ALONE
+
+
+_ALONE = {"id", "group", "config"}
+"""The keys of a deployment that is a document."""
+
+
+def _parsed(value: object) -> metadata.Parsed:
+    return metadata.parse(Document(source="", content=value, located=lambda mistake: mistake))
+
+
+def _way(reading: Reading, path: str) -> Path:
+    """Return the way to a part in the file; its deployment may stand alone there."""
+    way = steps(path)
+    return way[1:] if way and isinstance(way[0], int) and isinstance(reading.value, Mapping) else way
+
+
+def _unknown(reading: Reading, value: object) -> Iterator[Finding]:
+    """Yield the mistakes that are mistakes only where a person has written them."""
+    if isinstance(value, Mapping) and not _has_deployments(value):
+        for key in value:
+            if hint := meant(str(key), ("deployments",), 0.75):
+                yield reading.wrong((str(key),), f"there is no key {metadata.quoted(str(key))}", hint)
+        return
+    seen: dict[str, str] = {}
+    for deployment in _parsed(value).deployments:
+        if deployment.target.wanted or not deployment.document:
+            continue
+        way = _way(reading, deployment.where)
+        yield from _of_entry(reading, deployment, way)
+        name = deployment.document.get("name")
+        if not deployment.id and name in (None, ""):
+            yield reading.wrong((*way, "id"), metadata.NO_IDENTITY)
+        elif not deployment.id and isinstance(name, str):
+            first = seen.setdefault(name, deployment.where)
+            if first != deployment.where:
+                problem = f"the name {name!r} is also that of {first}, and neither of them has an id"
+                yield reading.wrong((*way, "name"), problem, "rename one of them")
+
+
+def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+    entry = deployment.document
+    wrong = functools.partial(_keys, reading)
+    yield from wrong(entry, way, metadata.KEYS, "a deployment")
+    for field, keys, kind in (
+        ("inputs", metadata.INPUT_KEYS, "an input"),
+        ("outputs", metadata.OUTPUT_KEYS, "an output"),
+    ):
+        items = entry.get(field)
+        for index, item in enumerate(items if isinstance(items, list) else ()):
+            if isinstance(item, Mapping):
+                yield from wrong(item, (*way, field, index), keys, kind)
+                if field == "inputs":
+                    yield from _type(reading, item, (*way, field, index))
+    yield from _work(reading, deployment, way)
+    if deployment.group == COMPONENT:
+        yield from _component(reading, deployment, (*way, "config"))
+
+
+def _work(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+    """Yield the mistakes of a deployment that would run nothing, and succeed."""
+    entry = deployment.document
+    misspelt = {meant(key, metadata.KEYS) for key in entry.keys() - metadata.KEYS}
+    if entry.get("group") is None and entry.get("config") is not None and "did you mean group?" not in misspelt:
+        problem = "there is no `group`, which names the tool that the config is for"
+        yield reading.wrong(way, problem, "a shell script has `group: script`")
+    group = selection.tool_name(deployment.group)
+    is_needed = entry.get("group") is not None and group not in _WITHOUT_CONFIG and deployment.group not in TOOLLESS
+    is_there = entry.get("config") is not None or "did you mean config?" in misspelt
+    if is_needed and not is_there and deployment.action != DELETE:
+        yield reading.wrong(way, f"there is no `config` for {group}")
+
+
+def _type(reading: Reading, item: Mapping[str, object], way: Path) -> Iterator[Finding]:
+    kind = item.get("type")
+    if isinstance(kind, str) and kind not in metadata.TYPES:
+        by_name = {each.lower(): each for each in metadata.TYPES}
+        close = meant(kind, by_name).removeprefix("did you mean ").removesuffix("?")
+        hint = f"did you mean {by_name[close]}?" if close in by_name else f"the types are {', '.join(metadata.TYPES)}"
+        yield reading.wrong((*way, "type"), f"there is no type {metadata.quoted(kind)}", hint)
+
+
+def _component(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+    config, inside = deployment.config, way
+    if isinstance(config, str):
+        try:
+            config = strict_json.loads(config)
+        except ValueError:
+            return  # `selection` reports it
+    if not isinstance(config, Mapping):
+        return
+    yield from _keys(reading, config, inside, frozenset({"configs"}), "a component's config")
+    items = config.get("configs")
+    actions: list[str] = []
+    for index, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, Mapping):
+            way_in = (*inside, "configs", index)
+            yield from _keys(reading, item, way_in, metadata.CONFIG_KEYS, "a config of a component")
+            listed = item.get("actions")
+            actions += [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    for number, given in enumerate(_inputs(deployment)):
+        action = given.get("value")
+        if (
+            given.get("name") == "deploy_action"
+            and isinstance(action, str)
+            and action not in (*actions, *metadata.ACTIONS)
+        ):
+            known = {each.lower(): each for each in (*metadata.ACTIONS, *actions)}
+            close = meant(action, known).removeprefix("did you mean ").removesuffix("?")
+            if close in known:
+                problem = f"the component has no config for the action {metadata.quoted(action)}"
+                hint = f"did you mean {known[close]}?"
+                yield reading.wrong((*way[:-1], "inputs", number, "value"), problem, hint)
+
+
+def _inputs(deployment: Deployment) -> list[Mapping[str, object]]:
+    inputs = deployment.document.get("inputs")
+    return [each if isinstance(each, Mapping) else {} for each in inputs] if isinstance(inputs, list) else []
+
+
+def _keys(
+    reading: Reading, value: Mapping[str, object], way: Path, known: frozenset[str], kind: str
+) -> Iterator[Finding]:
+    """Yield a mistake for each unknown key."""
+    for key in value:
+        if key not in known:
+            rest = sorted(known - value.keys() - metadata.RARE)
+            hint = meant(key, rest) or f"{kind} has {', '.join(sorted(known - metadata.RARE))}"
+            yield reading.wrong((*way, key), f"there is no key {metadata.quoted(key)}", hint)

@@ -1,0 +1,140 @@
+"""A file of YAML or JSON read for its mistakes: its value, and the place of every part of it."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+
+from heat_config_agent.diagnostics.mistakes import Finding
+from heat_config_hooks import strict_json, strict_yaml
+from heat_config_hooks.yaml_schema import YAML_1_1
+from heat_config_hooks.yaml_tree import LARGEST, Fault, Tree, Unreadable
+
+Path = tuple[str | int, ...]
+"""The way to a part of a value: `("deployments", 0, "inputs", 1)`."""
+
+
+class Reading:
+    """A file as it was read: the mistakes of the text itself, and its value if it could be read at all."""
+
+    def __init__(self, name: str, content: bytes) -> None:
+        """Read the content of the file `name`. Wrong bytes, wrong values and repeated keys are found together."""
+        self.name = name
+        self.findings: list[Finding] = []
+        self.value: object = None
+        self._tree: Tree | None = None
+        text = self._text(content)
+        is_json, as_json = self._as_json(text)
+        try:
+            largest = min(max(LARGEST, len(text)), strict_json.MOST)
+            self._tree = tree = Tree(text, YAML_1_1, largest=largest)
+        except Unreadable as error:
+            self.value = as_json
+            if not is_json and not self.findings:
+                self.findings.append(self._of(error.fault))
+            return
+        self.value = as_json if is_json else tree.value
+        self.findings += [self._of(fault) for fault in tree.faults]
+        for key in tree.repetitions:
+            if key.key != "<<":  # all of these count
+                problem = f"the key {key.key!r} is there twice: first in line {key.first_line}"
+                self._add(key.line, key.column, problem, key.path, "remove or rename one of them")
+
+    @property
+    def readable(self) -> bool:
+        """True if the file has a value."""
+        return self._tree is not None or self.value is not None
+
+    def place(self, path: Path) -> tuple[int, int]:
+        """Return line and column of a part, or else of the part that it would be in."""
+        return (self._tree.position(path) if self._tree else None) or (1, 1)
+
+    def wrong(self, path: Path, problem: str, hint: str = "") -> Finding:
+        """Return a mistake in a part of the value."""
+        line, column = self.place(path)
+        return Finding(file=self.name, line=line, column=column, problem=problem, path=self.shown(path), hint=hint)
+
+    def shown(self, path: Path) -> str:
+        """Return a path for people: that of a part of a deployment begins with the name of the deployment."""
+        for number, step in enumerate(path[:2]):
+            if isinstance(step, int):
+                name = self._name(path[: number + 1])
+                return dotted((name, *path[number + 1 :])) if name else dotted(path)
+        name = self._name(()) if path else ""
+        return dotted((name, *path)) if name else dotted(path)
+
+    def _name(self, path: Path) -> str:
+        """Return the name or id of the deployment at a path; empty if it has neither."""
+        value: object = self.value
+        for step in path:
+            try:
+                value = value[step]  # type: ignore[index]
+            except (TypeError, LookupError):
+                return ""
+        if not isinstance(value, dict):
+            return ""
+        names = [each for each in (value.get("name"), value.get("id")) if isinstance(each, str) and each]
+        return names[0] if names else ""
+
+    def _text(self, content: bytes) -> str:
+        content = content.removeprefix(codecs.BOM_UTF8)
+        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            self._add(1, 1, "it is UTF-16, not UTF-8 text", (), "save it as UTF-8")
+            return content.decode("utf-16", "replace")
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            before = content[: error.start].decode()
+            line, column = before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+            problem = f"it is not UTF-8 text: the byte 0x{content[error.start]:02x} does not belong there"
+            self._add(line, column, problem, (), "save it as UTF-8")
+            return content.decode("utf-8", "replace")
+
+    def _as_json(self, text: str) -> tuple[bool, object]:
+        """Return whether a text is JSON, and its value. A mistake is one of JSON if the file has to be JSON."""
+        try:
+            return True, strict_json.loads(text)
+        except json.JSONDecodeError as error:
+            hint = "YAML is in files named .yaml" if self.name.endswith(".json") and text.strip() else ""
+            if self.name.endswith(".json") or (text.lstrip()[:1] in ("{", "[") and not _is_yaml(text)):
+                self._add(error.lineno, error.colno, f"it is not JSON: {error.msg}", (), hint)
+        except ValueError as error:
+            self._add(1, 1, str(error), (), "")
+        return False, None
+
+    def _of(self, fault: Fault) -> Finding:
+        problem = f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
+        path = self.shown(fault.path)
+        return Finding(
+            file=self.name, line=fault.line, column=fault.column, problem=problem, path=path, hint=fault.hint
+        )
+
+    def _add(self, line: int, column: int, problem: str, path: Path, hint: str) -> None:
+        shown = self.shown(path)
+        self.findings.append(Finding(file=self.name, line=line, column=column, problem=problem, path=shown, hint=hint))
+
+
+def _is_yaml(text: str) -> bool:
+    try:
+        strict_yaml.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+def dotted(path: Path) -> str:
+    """Return a path as text: `web.inputs[0].value`."""
+    text = ""
+    for part in path:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def steps(path: str) -> Path:
+    """Return the steps of a path that is text: the inverse of `dotted`, but for names with dots or brackets."""
+    if path == "$":
+        return ()
+    return tuple(
+        int(index) if index else name for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path) if name or index
+    )

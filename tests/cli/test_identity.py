@@ -1,0 +1,175 @@
+"""Deployments without an id: their name and content are their identity."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from support.machine import Done, Machine
+
+
+def site(machine: Machine, text: str = "one", name: str = "web", **others: object) -> dict[str, object]:
+    """Return a deployment without an id that appends its action and a text to the file `log`."""
+    script = f'#!/bin/sh\necho "$deploy_action {text}" >>{machine.folder}/log\n'
+    return {"name": name, "group": "script", "config": script, **others}
+
+
+def log(machine: Machine) -> list[str]:
+    """Return the lines of the file `log`."""
+    path = machine.folder / "log"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def apply(machine: Machine, *entries: dict[str, object], name: str = "site.json") -> Done:
+    """Apply a file with these deployments."""
+    return machine.apply(machine.write(list(entries), name))
+
+
+def test_unchanged_deployment_runs_once(machine: Machine) -> None:
+    """Applied again, also from another file, it is known."""
+    codes = [apply(machine, site(machine)).code, apply(machine, site(machine)).code]
+    codes.append(apply(machine, site(machine), name="moved.json").code)
+
+    assert codes == [0, 0, 0]
+    assert log(machine) == ["CREATE one"]
+
+
+def test_edited_deployment_is_updated(machine: Machine) -> None:
+    """Other content under the same name runs as UPDATE; content that is put back runs again."""
+    for text in ("one", "two", "two", "one", "one"):
+        assert apply(machine, site(machine, text)).code == 0
+
+    assert log(machine) == ["CREATE one", "UPDATE two", "UPDATE one"]
+
+
+def test_changed_input_is_an_edit(machine: Machine) -> None:
+    """Inputs and options are content as the config is; the order of keys is not."""
+    given = site(machine, "$who", inputs=[{"name": "who", "value": "you"}])
+    apply(machine, given)
+    apply(machine, dict(reversed(given.items())))
+    apply(machine, {**given, "inputs": [{"name": "who", "value": "me"}]})
+
+    assert log(machine) == ["CREATE you", "UPDATE me"]
+
+
+def test_failed_deployment_is_created_until_it_has_succeeded(machine: Machine) -> None:
+    """UPDATE is for work that has succeeded before under its name, however the last edition ended."""
+    failing = {**site(machine), "config": f'#!/bin/sh\necho "$deploy_action no" >>{machine.folder}/log; exit 3\n'}
+    codes = [apply(machine, failing).code]
+    codes.append(apply(machine, site(machine)).code)
+    codes.append(apply(machine, failing).code)
+    codes.append(apply(machine, site(machine, "two")).code)
+
+    assert codes == [1, 0, 1, 0]
+    assert log(machine) == ["CREATE no", "CREATE one", "UPDATE no", "UPDATE two"]
+
+
+def test_deleted_deployment_is_created_again(machine: Machine) -> None:
+    """An action that the file names is the action; after a DELETE, new work is a CREATE."""
+    delete = site(machine, "gone", inputs=[{"name": "deploy_action", "value": "DELETE"}])
+    for given in (site(machine), delete, site(machine, "two")):
+        assert apply(machine, given).code == 0
+
+    assert log(machine) == ["CREATE one", "DELETE gone", "CREATE two"]
+
+
+def test_component_gets_its_action(machine: Machine) -> None:
+    """The config for the action of a component runs without an input that names the action."""
+
+    def configs(text: str) -> dict[str, object]:
+        script = f'#!/bin/sh\necho "$deploy_action {text}" >>{machine.folder}/log\n'
+        config = {"configs": [{"actions": ["CREATE", "UPDATE"], "tool": "script", "config": script}]}
+        return {"name": "web", "group": "component", "config": config}
+
+    assert [apply(machine, configs(text)).code for text in ("one", "two")] == [0, 0]
+    assert log(machine) == ["CREATE one", "UPDATE two"]
+
+
+def test_plan_says_which_action_will_run(machine: Machine) -> None:
+    """A plan has the ids and actions of the run, and leaves nothing on disk."""
+    path = machine.write([site(machine)])
+    first = machine.apply(path, "--plan", "--json").json["steps"][0]
+    assert (first["action"], first["step"], machine.state.exists()) == ("CREATE", "run", False)
+    machine.apply(path)
+    machine.write([site(machine, "two")])
+
+    assert machine.apply(path, "--plan", "--json").json["steps"][0]["action"] == "UPDATE"
+    assert log(machine) == ["CREATE one"]
+
+
+def test_id_shows_nothing_of_the_content(machine: Machine) -> None:
+    """Two machines give the same content different ids: it cannot be guessed from the id. The key is for its owner."""
+    ids = []
+    for name in ("s1", "s2"):
+        state = machine.folder / name
+        path = machine.write([site(machine, inputs=[{"name": "password", "value": "1234"}])])
+        ran = machine.command("heat-config-apply", ["--state-dir", str(state), "--json", str(path)], {})
+        ids.append(ran.json["deployments"][0]["id"])
+        assert (state / "edition-key").stat().st_mode & 0o777 == 0o600
+
+    assert len(set(ids)) == 2
+    assert [each.rpartition("-")[0] for each in ids] == ["web", "web"]
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"x" * 500])
+def test_damaged_key_is_replaced(machine: Machine, content: bytes) -> None:
+    """Without its key the agent does not know unchanged content: it runs as an update, and the command goes on."""
+    apply(machine, site(machine))
+    (machine.state / "edition-key").write_bytes(content)
+
+    assert [apply(machine, site(machine)).code for _ in range(2)] == [0, 0]
+    assert log(machine) == ["CREATE one", "UPDATE one"]
+
+
+def test_interrupted_deployment_keeps_its_identity(machine: Machine) -> None:
+    """A deployment whose run was not followed to its end is known by its content."""
+    waiting = site(machine, config=f"#!/bin/sh\ntouch {machine.folder}/begun\nread x <{machine.folder}/go\n")
+    import os  # noqa: PLC0415
+
+    os.mkfifo(machine.folder / "go")
+    process = machine.start_apply([waiting])
+    while not (machine.folder / "begun").exists():
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    (machine.folder / "begun").unlink()
+    again = machine.start_apply([waiting])
+    (machine.folder / "go").write_text("on\n")
+    out, err = again.communicate(timeout=60)
+
+    assert again.returncode == 0, err
+    assert "web" in out
+    assert not (machine.folder / "begun").exists()
+
+
+def test_name_in_two_files_is_refused(machine: Machine) -> None:
+    """Two files with different work of one name would replace each other at each run."""
+    machine.write([site(machine)], "a.json")
+    machine.write([site(machine, "two")], "b.json")
+    arguments = ["--state-dir", str(machine.state), f"{machine.folder}/a.json", f"{machine.folder}/b.json"]
+
+    ran = machine.command("heat-config-apply", arguments, {})
+
+    assert ran.code == 2
+    assert "the name 'web' is that of two deployments without an id" in ran.err
+    assert log(machine) == []
+
+
+def test_deployments_with_and_without_ids_are_two(machine: Machine) -> None:
+    """An id is an identity of its own, also with a name that is used without one."""
+    given = [{**site(machine, "known"), "id": "known"}, site(machine)]
+    for _ in range(2):
+        assert apply(machine, *given).code == 0
+
+    assert len(log(machine)) == 2
+    assert json.loads(machine.apply(machine.folder / "site.json", "--json").out)["summary"]["skipped"] == 2
+
+
+def test_server_has_to_give_ids(machine: Machine) -> None:
+    """In the document that heat-agents would apply, a deployment without an id is a mistake."""
+    path = machine.write([site(machine)])
+    ran = machine.apply(None, "--json", HEAT_SHELL_CONFIG=str(path))
+
+    assert ran.json["mistakes"] == [{"path": "[0].id", "problem": "every deployment needs an id"}]
+    assert log(machine) == []

@@ -1,0 +1,271 @@
+"""A failed deployment of a stack runs its action again in place, and what is replaced is deleted before its successor.
+
+Every script appends its resource and action to a log, and keeps a file per service: the machine at the end is as the
+template says.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from support.machine import Done, Machine
+
+SCRIPT = """\
+#!/bin/sh
+echo "$deploy_resource_name $deploy_action" >> FOLDER/log
+[ "$deploy_action" = DELETE ] && rm -f FOLDER/$service || touch FOLDER/$service
+echo "the value is $ok" >&2
+[ "$ok" != "not $deploy_action" ] && [ "$ok" != no ]
+"""
+
+
+def component(*actions: str) -> dict[str, Any]:
+    """Return a component with one script for each of some actions."""
+    configs = [{"actions": list(actions), "tool": "script", "config": SCRIPT}]
+    inputs = [{"name": "ok"}, {"name": "service"}, {"name": "place", "replace_on_change": True}]
+    return {"type": "OS::Heat::SoftwareComponent", "properties": {"configs": configs, "inputs": inputs}}
+
+
+def deployment(server: str = "server", **values: Any) -> dict[str, Any]:
+    """Return a deployment of the component."""
+    given = {"ok": {"get_param": "ok"}, "service": "svc", **values}
+    properties = {"config": {"get_resource": "config"}, "server": {"get_resource": server}, "input_values": given}
+    return {"type": "OS::Heat::SoftwareDeployment", "properties": properties}
+
+
+def template(*actions: str, **resources: Any) -> dict[str, Any]:
+    """Return a template with two servers, the component and some resources."""
+    servers = {
+        name: {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}} for name in ("server", "other")
+    }
+    return {
+        "heat_template_version": "2018-08-31",
+        "parameters": {"ok": {"type": "string", "default": "yes"}},
+        "resources": {**servers, "config": component(*(actions or ("CREATE", "UPDATE", "DELETE"))), **resources},
+    }
+
+
+def write(machine: Machine, name: str, content: dict[str, Any]) -> None:
+    """Write a template, whose scripts work in the folder of the machine; JSON is YAML too."""
+    (machine.folder / name).write_text(json.dumps(content).replace("FOLDER", str(machine.folder)))
+
+
+def apply(machine: Machine, content: dict[str, Any], *words: str) -> Done:
+    """Apply a template as the stack `s`."""
+    write(machine, "s.yaml", content)
+    done = machine.command("heat-config-apply", ["s.yaml", "--state-dir", str(machine.state), *words], {})
+    assert "Traceback" not in done.err
+    return done
+
+
+def stack(machine: Machine, *words: str) -> Done:
+    """Run `heat-config-agent stack WORDS`."""
+    done = machine.command("heat-config-agent", ["stack", *words, "--state-dir", str(machine.state)], {})
+    assert "Traceback" not in done.err
+    return done
+
+
+def log(machine: Machine) -> list[str]:
+    """Return what has run since the last call."""
+    path = machine.folder / "log"
+    lines = path.read_text().splitlines() if path.exists() else []
+    path.unlink(missing_ok=True)
+    return lines
+
+
+def test_failed_create_runs_create_again(machine: Machine) -> None:
+    """Until CREATE has succeeded it is what runs; after that, UPDATE; the service stays."""
+    content = template(svc=deployment())
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    done = apply(machine, content)
+    assert (done.code, log(machine)) == (0, ["svc CREATE"] * 3), done.out
+    assert "ok        svc                      CREATE" in done.out
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["svc UPDATE"] * 2
+    assert (machine.folder / "svc").exists()
+    assert "unchanged" in apply(machine, content).out
+    assert log(machine) == []
+
+
+def test_rollback_of_an_update_runs_update(machine: Machine) -> None:
+    """A rollback brings the failed deployment back in place."""
+    content = template(svc=deployment())
+    assert apply(machine, content).code == 0
+    log(machine)
+    done = apply(machine, content, "--parameter", "ok=no", "--rollback")
+    assert (done.code, log(machine)) == (1, ["svc UPDATE"] * 2)
+    assert "ROLLBACK_COMPLETE" in done.out
+    assert (machine.folder / "svc").exists()
+
+
+@pytest.mark.parametrize("existed", [True, False])
+def test_reason_and_output_of_a_run_survive_the_rollback(machine: Machine, existed: bool) -> None:
+    """The command that rolls back shows both, and they are shown until the next update."""
+    content = template(svc=deployment())
+    if existed:
+        assert apply(machine, content).code == 0
+    done = apply(machine, content, "--parameter", "ok=no", "--rollback")
+    assert done.code == 1
+    why = f"Resource {'UPDATE' if existed else 'CREATE'} failed: Error: resources.svc: Deployment to server failed"
+    assert f"rolled back after: {why}" in done.out
+    assert "s/svc printed last:\n  | the value is no\n" in done.out
+    words = re.search(r"`heat-config-agent (log s/\S+ .*)` shows all of its output", done.out)
+    assert words is not None
+    assert machine.command("heat-config-agent", words[1].split(), {}).err == "the value is no\n"
+    assert f"rolled back after: {why}" in stack(machine, "show", "s").out
+    assert apply(machine, content).code == 0
+    assert "rolled back" not in stack(machine, "show", "s").out
+
+
+def test_failed_deployments_of_nested_templates_and_groups_run_again(machine: Machine) -> None:
+    """In a group and in a nested template, too, a failed member runs its CREATE again."""
+    group = {
+        "type": "OS::Heat::SoftwareDeploymentGroup",
+        "properties": {
+            "config": {"get_resource": "config"},
+            "servers": {"a": "x", "b": "y"},
+            "input_values": {"ok": {"get_param": "ok"}, "service": "group"},
+        },
+    }
+    write(machine, "child.yaml", template(inner=deployment(service="inner")))
+    child = {"type": "child.yaml", "properties": {"ok": {"get_param": "ok"}}}
+    content = template(group=group, child=child)
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    log(machine)
+    assert apply(machine, content).code == 0
+    assert sorted(log(machine)) == ["a CREATE", "b CREATE", "inner CREATE"]
+    assert (machine.folder / "group").exists()
+    assert (machine.folder / "inner").exists()
+
+
+@pytest.mark.parametrize("change", ["server", "input", "type", "name"])
+def test_replaced_deployment_is_deleted_before_its_successor_is_created(machine: Machine, change: str) -> None:
+    """Whatever the reason of the replacement is, the service is there at the end."""
+    assert apply(machine, template(svc=deployment())).code == 0
+    log(machine)
+    write(machine, "child.yaml", template(svc=deployment()))
+    after = {
+        "server": template(svc=deployment("other")),
+        "input": template(svc=deployment(place="there")),
+        "type": template(svc={"type": "child.yaml"}),
+        "name": template(new=deployment()),
+    }[change]
+    assert apply(machine, after).code == 0
+    name = "new" if change == "name" else "svc"
+    assert log(machine) == ["svc DELETE", f"{name} CREATE"]
+    assert (machine.folder / "svc").exists()
+
+
+def test_what_a_nested_template_no_longer_has_is_deleted_first(machine: Machine) -> None:
+    """A deployment with another name in a nested template is created after the DELETE of the old one."""
+    write(machine, "child.yaml", template(old=deployment()))
+    content = template(child={"type": "child.yaml"})
+    assert apply(machine, content).code == 0
+    write(machine, "child.yaml", template(new=deployment()))
+    log(machine)
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["old DELETE", "new CREATE"]
+    assert (machine.folder / "svc").exists()
+
+
+def test_nothing_runs_after_a_removal_that_failed(machine: Machine) -> None:
+    """The DELETE is tried again by the next update, before anything else."""
+    assert apply(machine, template(old=deployment(ok="not DELETE"))).code == 0
+    log(machine)
+    assert apply(machine, template(new=deployment())).code == 1
+    assert apply(machine, template(new=deployment())).code == 1
+    assert log(machine) == ["old DELETE"] * 2
+    done = apply(machine, template(old=deployment()))
+    assert (done.code, log(machine)) == (0, ["old CREATE"])
+    assert (machine.folder / "svc").exists()
+
+
+def test_removed_deployments_are_deleted_in_the_order_of_their_dependencies(machine: Machine) -> None:
+    """The one that depended on the other goes first, also where a resource between them runs nothing."""
+    between = {"type": "OS::Heat::Value", "properties": {"value": "v"}, "depends_on": ["low"]}
+    high = {**deployment(service="high"), "depends_on": ["between"]}
+    assert apply(machine, template(low=deployment(service="low"), between=between, high=high)).code == 0
+    log(machine)
+    assert apply(machine, template(new=deployment())).code == 0
+    assert log(machine) == ["high DELETE", "low DELETE", "new CREATE"]
+
+
+@pytest.mark.parametrize("action", ["check", "snapshot"])
+def test_failure_is_no_success_after(machine: Machine, action: str) -> None:
+    """A check and a snapshot leave a failed deployment failed, so that the next update runs it again."""
+    content = template(svc=deployment())
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    done = stack(machine, "check", "s") if action == "check" else stack(machine, "snapshot", "create", "s")
+    assert done.code == 1
+    assert "CREATE has failed: Deployment to server failed" in done.out + done.err
+    listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
+    states = {each["resource_name"]: each["resource_status"] for each in listed}
+    assert states["svc"] == "CREATE_FAILED"
+    log(machine)
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    assert log(machine) == ["svc CREATE"]
+    assert apply(machine, content).code == 0
+
+
+def test_adopted_failure_stays_one(machine: Machine) -> None:
+    """A deployment that had failed when its stack was abandoned is failed in the stack that adopts it."""
+    content = template(svc=deployment())
+    assert apply(machine, content).code == 0
+    assert apply(machine, content, "--parameter", "ok=no").code == 1
+    assert stack(machine, "abandon", "s", "--output-file", "a.json").code == 0
+    done = stack(machine, "adopt", "s", "--adopt-file", "a.json")
+    assert done.code == 1, done.out + done.err
+    assert "svc: it was adopted after its UPDATE had not succeeded" in done.out
+    log(machine)
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["svc UPDATE"]
+
+
+def planned(machine: Machine, content: dict[str, Any], *words: str) -> dict[str, tuple[str, list[str]]]:
+    """Return the effect on each resource but servers and config by a plan, and the actions that it names."""
+    rows = json.loads(apply(machine, content, "--plan", "--json", *words).out)
+    plain = {"server", "other", "config"}
+    return {each["name"]: (each["change"], each["runs"]) for each in rows if each["name"] not in plain}
+
+
+def test_plan_names_the_actions_that_will_run(machine: Machine) -> None:
+    """Of new, failed, changed, replaced and removed deployments, also of those in child stacks."""
+    write(machine, "child.yaml", template(inner=deployment(service="inner")))
+    child = {"type": "child.yaml", "properties": {"ok": {"get_param": "ok"}}}
+    content = template(svc=deployment(), child=child)
+    bad = ("--parameter", "ok=no")
+    assert planned(machine, content) == {"svc": ("added", ["CREATE"]), "child": ("added", ["CREATE"])}
+    assert apply(machine, content, *bad).code == 1
+    assert planned(machine, content, *bad) == {"svc": ("again", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
+    assert planned(machine, content) == {"svc": ("updated", ["CREATE"]), "child": ("updated", ["inner CREATE"])}
+    assert apply(machine, content).code == 0
+    assert planned(machine, content) == {"svc": ("unchanged", []), "child": ("unchanged", [])}
+    assert planned(machine, content, *bad) == {"svc": ("updated", ["UPDATE"]), "child": ("updated", ["inner UPDATE"])}
+    assert planned(machine, template(svc=deployment("other"))) == {
+        "svc": ("replaced", ["DELETE", "CREATE"]),
+        "child": ("removed", ["DELETE"]),
+    }
+    line = next(each for each in apply(machine, content, *bad, "--plan").out.splitlines() if " svc " in each)
+    assert line.split() == ["updated", "svc", "OS::Heat::SoftwareDeployment", "UPDATE"]
+
+
+def test_plan_names_no_action_that_no_config_has(machine: Machine) -> None:
+    """A component without a config for DELETE runs nothing when it is removed."""
+    assert apply(machine, template("CREATE", svc=deployment())).code == 0
+    assert planned(machine, template("CREATE", new=deployment())) == {
+        "new": ("added", ["CREATE"]),
+        "svc": ("removed", []),
+    }
+
+
+def test_plan_names_a_removal_that_failed(machine: Machine) -> None:
+    """A deployment whose DELETE has failed is still to be removed."""
+    assert apply(machine, template(old=deployment(ok="not DELETE"))).code == 0
+    assert apply(machine, template()).code == 1
+    assert planned(machine, template()) == {"old": ("removed", ["DELETE"])}

@@ -1,0 +1,292 @@
+"""Documents that people write by hand are read as strictly as templates: each mistake has its place, nothing begins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.commands import counted, run, runs
+from support.loopback import SignalServer
+from support.machine import Done, Machine, deployment
+
+MISSPELT = """\
+- {id: c1, group: script, confg: "#!/bin/sh"}
+- {id: a, gruop: script, config: "true"}
+- id: c2
+  name: web
+  group: script
+  config: "true"
+  option: {timeout: 1}
+  inputs:
+  - {name: x, valu: 1, type: Strng}
+  outputs:
+  - {name: y, error_outputs: true}
+"""
+
+
+def applied(machine: Machine, content: str | bytes, name: str = "site.yaml", *arguments: str) -> Done:
+    """Apply a file of this content in the folder of the machine, which its messages name without a folder."""
+    (machine.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), *arguments, name)
+    out, err = process.communicate(timeout=60)
+    return Done(process.returncode, out, err)
+
+
+def test_misspelt_keys_are_refused_together(machine: Machine) -> None:
+    """All unknown keys are named at once with their places and the keys that were meant, and nothing has begun."""
+    ran = applied(machine, MISSPELT)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.splitlines() == [
+        "site.yaml:1:27: error: c1.confg: there is no key 'confg' (did you mean config?)",
+        "site.yaml:2:11: error: a.gruop: there is no key 'gruop' (did you mean group?)",
+        "site.yaml:7:3: error: web.option: there is no key 'option' (did you mean options?)",
+        "site.yaml:9:15: error: web.inputs[0].valu: there is no key 'valu' (did you mean value?)",
+        "site.yaml:9:24: error: web.inputs[0].type: there is no type 'Strng' (did you mean String?)",
+        (
+            "site.yaml:11:15: error: web.outputs[0].error_outputs: there is no key 'error_outputs' "
+            "(did you mean error_output?)"
+        ),
+    ]
+    assert not machine.state.exists()
+
+
+def test_mistakes_of_programs_are_one_object(machine: Machine) -> None:
+    """With --json, the mistakes are values in an object, with file, line and column."""
+    ran = applied(machine, MISSPELT, "site.yaml", "--json")
+
+    assert (ran.code, ran.json["exit_code"]) == (2, 2)
+    assert ran.json["mistakes"][0] == {
+        "file": "site.yaml",
+        "line": 1,
+        "column": 27,
+        "path": "c1.confg",
+        "problem": "there is no key 'confg'",
+        "hint": "did you mean config?",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "mistake"),
+    [
+        ("- {id: a, group: script}\n", "1:3: error: a: there is no `config` for script"),
+        ("- {id: a, group: script, config: }\n", "1:3: error: a: there is no `config` for script"),
+        ("- {id: a, config: 'true'}\n", "1:3: error: a: there is no `group`, which names the tool"),
+        ("- {group: script, config: 'true'}\n", "1:3: error: [0].id: every deployment needs an id, or a name"),
+        ("deploymnts: []\n", "1:1: error: deploymnts: there is no key 'deploymnts' (did you mean deployments?)"),
+        ("{id: a, group: script, confg: x}\n", "1:24: error: a.confg: there is no key 'confg' (did you mean config?)"),
+        (
+            "- id: a\n  group: script\n  config: 'true'\n  config: 'false'\n",
+            "4:3: error: a.config: the key 'config' is there twice: first in line 3",
+        ),
+        (
+            '[{"id": "a", "group": "script",\n "config": "true", "id": "b"}]',
+            "2:20: error: b.id: the key 'id' is there twice: first in line 1",
+        ),
+        (b"- id: a\n  name: caf\xe9\n", "2:12: error: it is not UTF-8 text: the byte 0xe9 does not belong there"),
+        ("- id: a\n".encode("utf-16"), "1:1: error: it is UTF-16, not UTF-8 text"),
+        ("- id: a\n\tgroup: script\n", "2:1: error: it is not YAML: "),
+        ("- id: a\n  config:\n\t  - x\n", "3:1: error: it is not YAML: "),
+        (
+            (
+                "- id: a\n  group: component\n  inputs: [{name: deploy_action, value: CRAETE}]\n"
+                "  config: {configs: [{actions: [CREATE], tool: script, config: 'true'}]}\n"
+            ),
+            (
+                "3:34: error: a.inputs[0].value: the component has no config for the action 'CRAETE' "
+                "(did you mean CREATE?)"
+            ),
+        ),
+        (
+            (
+                "- id: a\n  group: component\n  inputs: [{name: deploy_action, value: CREATE}]\n"
+                "  config: {configs: [{action: [CREATE], tool: script, config: 'true'}]}\n"
+            ),
+            "4:23: error: a.config.configs[0].action: there is no key 'action' (did you mean actions?)",
+        ),
+        (
+            "- {name: web, group: script, config: 'true'}\n- {name: web, group: script, config: 'false'}\n",
+            "2:4: error: web.name: the name 'web' is also that of [0], and neither of them has an id",
+        ),
+    ],
+)
+def test_mistake_of_a_document_has_its_place(machine: Machine, content: str | bytes, mistake: str) -> None:
+    """A document that would do something else than it seems to say is refused, with file, line and column."""
+    ran = applied(machine, content)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert f"site.yaml:{mistake}" in ran.err
+    assert not machine.state.exists()
+
+
+@pytest.mark.parametrize("content", ["- id: a\n\tgroup: script\n", "- id: a\n  config:\n\t  - x\n"])
+def test_tab_is_answered_with_its_cure(machine: Machine, content: str) -> None:
+    """For every tab that YAML refuses, the message says to indent with spaces."""
+    assert "(indent with spaces: YAML allows no tabs there)" in applied(machine, content).err
+
+
+def test_mistakes_of_all_files_are_shown_together(machine: Machine) -> None:
+    """A mistake in one of several files keeps back all of them."""
+    machine.write(json.dumps([counted(machine, "good")]), "a.yaml")
+    machine.write("- {id: b, group: script, confg: x}\n", "b.yaml")
+    machine.write("- {id: c, group: script, config: x, id: d}\n", "c.yaml")
+
+    ran = run(
+        machine, "heat-config-apply", "--state-dir", str(machine.state), *(f"{machine.folder}/{x}.yaml" for x in "abc")
+    )
+
+    assert ran.code == 2
+    assert ["b.yaml:1:26" in ran.err, "c.yaml:1:37" in ran.err] == [True, True]
+    assert not machine.state.exists()
+
+
+def test_standard_input_has_places(machine: Machine) -> None:
+    """Standard input is a file like others."""
+    ran = run(machine, "heat-config-apply", "--state-dir", str(machine.state), "-", given=MISSPELT)
+
+    assert ran.code == 2
+    assert "standard input:2:11: error: a.gruop: there is no key 'gruop' (did you mean group?)" in ran.err
+
+
+def test_keys_that_heat_sends_are_known(machine: Machine) -> None:
+    """A copy of Heat's metadata has keys that people do not write."""
+    entry = counted(machine, "d1")
+    entry |= {"creation_time": "2026-11-20T10:00:00Z", "project": "p"}
+    entry["inputs"] += [
+        {"name": "a", "type": "String", "value": "", "description": "x", "replace_on_change": False, "default": ""}
+    ]
+    entry["outputs"] = [{"name": "b", "type": "String", "description": "y", "error_output": False}]
+
+    assert machine.apply({"deployments": [entry], "os-collect-config": {}, "anything": 1}).code == 0
+    assert runs(machine) == ["d1"]
+
+
+def test_awaited_deployment_is_carried_out_with_unknown_keys(machine: Machine, heat: SignalServer) -> None:
+    """A deployment for whose result a server waits comes from there: a key of a later Heat is not a mistake."""
+    given = {**deployment("d1", "#!/bin/sh\necho done\n", signal=heat.url()), "later": 1}
+
+    assert machine.apply([given]).code == 0
+    assert [value["deploy_stdout"] for value in heat.values()] == ["done\n"]
+
+
+def test_mistake_of_one_entry_has_its_place(machine: Machine) -> None:
+    """A mistake for which only its entry fails is shown with its place too, and the others are applied."""
+    machine.write(json.dumps([counted(machine, "good"), {**deployment("bad"), "options": {"timeot": 1}}]), "d.json")
+
+    ran = machine.apply(machine.folder / "d.json")
+
+    assert ran.code == 1
+    assert f"{machine.folder}/d.json:1:" in ran.out
+    assert "bad.options.timeot: script has no such option; did you mean timeout?" in ran.out
+    assert runs(machine) == ["good"]
+
+
+def test_unknown_tool_is_answered_with_the_one_that_was_meant(machine: Machine) -> None:
+    """A misspelt group is answered with its neighbour instead of a list of all tools."""
+    ran = machine.apply([deployment("a", group="scirpt")])
+
+    assert ran.code == 1
+    assert "no hook for the tool 'scirpt'; did you mean script?" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("k.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\n", "this is a manifest of Kubernetes"),
+        ("c.yaml", "services: {web: {image: nginx}}\n", "`group: docker-compose`"),
+        ("p.yaml", "- hosts: localhost\n  tasks: []\n", "this is a playbook of Ansible"),
+        ("e.yaml", "parameters: {a: 1}\n", "name this file with --environment"),
+        ("s.sh", "#!/bin/sh\necho hi\n", "this is a script"),
+        ("u.yaml", "#cloud-config\npackages: [nginx]\n", "user data for cloud-init"),
+        ("w.service", "[Unit]\nDescription=x\n", "this is a unit of systemd"),
+        ("agent.conf", "[agent]\nparallel = 2\n", "name it with --config"),
+        ("page.html", "<!DOCTYPE html>\n<p>x\n", "this is a web page"),
+        ("x.tgz", b"\x1f\x8b\x08\0\0\0", "this is an archive made with gzip"),
+    ],
+)
+def test_file_of_another_kind_is_named(machine: Machine, name: str, content: str | bytes, words: str) -> None:
+    """A file that is something else than deployments is called what it is, with the way in which it is used."""
+    ran = applied(machine, content, name)
+
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"{name}:1:1: error: ")
+    assert words in ran.err
+
+
+def test_address_is_not_a_file(machine: Machine) -> None:
+    """A URL is refused as such, unchanged, with the ways to use it."""
+    ran = machine.apply(None, "https://example.org/x.yaml")
+
+    assert ran.code == 2
+    assert ran.err == "error: https://example.org/x.yaml is not fetched (download it, or follow it: [follow NAME])\n"
+
+
+# Folders.
+
+
+def folder_with(machine: Machine, **files: str) -> Path:
+    """Return a folder with these files; `__` stands for a dot in their names."""
+    folder = machine.folder / "site"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name.replace("__", ".")).write_text(content)
+    return folder
+
+
+def test_folder_is_its_documents_in_the_order_of_names(machine: Machine) -> None:
+    """The documents in a folder are applied in the order of names; scripts, hidden files and folders are left alone."""
+    texts = {f"{number}__yaml": json.dumps([counted(machine, f"d{number}")]) for number in (3, 1, 2)}
+    folder = folder_with(machine, **texts, readme__md="# x\n", run__sh="#!/bin/sh\n", __hidden__yaml="- {gruop: x}\n")
+    (folder / "more").mkdir()
+
+    first, second = machine.apply(folder, "--json"), machine.apply(folder)
+
+    assert [each["id"] for each in first.json["deployments"]] == ["d1", "d2", "d3"]
+    assert (first.code, second.code) == (0, 0)
+    assert runs(machine) == ["d1", "d2", "d3"]
+
+
+def test_changed_file_in_a_folder_is_noticed(machine: Machine) -> None:
+    """A run without work does not hide that a file of the folder has changed since."""
+    folder = folder_with(machine, a__yaml=json.dumps([counted(machine, "d1")]))
+    machine.apply(folder)
+    machine.apply(folder)
+    (folder / "a.yaml").write_text(json.dumps([counted(machine, "d2")]))
+
+    assert machine.apply(folder).code == 0
+    assert runs(machine) == ["d1", "d2"]
+
+
+HOT = "heat_template_version: 2018-08-31\nresources: {}\n"
+
+
+def test_folder_with_a_template_is_that_template(machine: Machine) -> None:
+    """The only template of a folder is applied as if it was named."""
+    ran = machine.apply(folder_with(machine, web__yaml=HOT, run__sh="#!/bin/sh\n"))
+
+    assert ran.code == 0, ran.err
+    assert "web: CREATE_COMPLETE" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({}, "there is nothing to apply in"),
+        ({"a__md": "x"}, "there is nothing to apply in"),
+        ({"a__yaml": HOT, "b__yaml": HOT}, "has 2 templates (name one: "),
+        ({"a__yaml": HOT, "b__yaml": "- {id: a, group: script, config: 'true'}"}, "a template and documents"),
+        ({"a__yaml": HOT, "e__yaml": "parameters: {}\n"}, "site/e.yaml)"),
+        ({"k__yaml": "apiVersion: v1\nkind: Pod\n"}, "k.yaml:1:1: error: this is a manifest of Kubernetes"),
+        ({"a__yaml": "- {id: a, gruop: script, config: 'true'}"}, "a.yaml:1:11: error: a.gruop: there is no key"),
+    ],
+)
+def test_folder_with_other_files_is_refused_in_their_words(machine: Machine, files: dict[str, str], words: str) -> None:
+    """A folder that does not say what is to be applied is refused, and nothing has begun."""
+    ran = machine.apply(folder_with(machine, **files))
+
+    assert ran.code == 2
+    assert words in ran.err
+    assert "template_name" not in ran.err
+    assert not machine.state.exists()
