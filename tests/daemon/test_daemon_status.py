@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent import __version__
 from heat_config_agent.model.errors import ExitCode
 from support import pace
 from support.daemon import LONG, Daemon, counting, ran
@@ -138,6 +140,35 @@ def samples(text: str) -> dict[tuple[str, str], float]:
         assert (match[1], labels) not in found
         found[match[1], labels] = float(match[7])
     return found
+
+
+EARLIER = """
+import sys
+import heat_config_agent
+heat_config_agent.__version__ = "0.9.0"
+sys.argv = sys.argv[1:]
+from heat_config_agent.cli.main import agent
+sys.exit(agent())
+"""
+"""A program that runs the command as another version."""
+
+
+@pytest.mark.new_process("daemons")
+def test_daemon_that_is_older_than_its_files_is_named(daemon: Daemon) -> None:
+    """After an upgrade that did not restart it, `status`, `status --check` and `doctor` say so."""
+    daemon.start(sys.executable, "-c", EARLIER)
+    daemon.put([])
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+    says = f"the running agent is version 0.9.0, and its files are version {__version__}"
+    assert f"{says}: restart it" in daemon.command("status").out
+    done = daemon.command("status", "--check")
+    assert (done.code, f"{says}: restart it" in done.out) == (1, True)
+    assert says in daemon.command("doctor").out
+    daemon.stop()
+    daemon.start()
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+    assert daemon.command("status", "--check").code == 0
+    assert says not in daemon.command("doctor").out
 
 
 def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(

@@ -225,7 +225,7 @@ def _agent(state: Path) -> dict[str, object]:
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
-        "version": report.get("version"),
+        "version": report.get("version") if not holder or report.get("process") == holder[0] else None,
         "started": report.get("started"),
         "doing": doing if running else "not running",
         "said": report.get("at"),
@@ -301,6 +301,8 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
     if agent["paused"]:
         problems.append("the agent is paused")
+    if age := health.outdated(agent) if agent["running"] else "":
+        problems.append(f"{age}: restart it")
     return problems
 
 

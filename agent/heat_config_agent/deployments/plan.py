@@ -211,10 +211,30 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.state is State.SUPERSEDED:
         sentence = f"{_settled(entry)}; the result is not kept any more, and nothing is run again"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
+    if is_corrected(deployment, entry):
+        return _new(deployment, known, "nothing of it has run, and its mistakes are corrected")
     reason = _settled(entry)
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason, tool=entry.tool)
+
+
+def is_corrected(deployment: Deployment, entry: Entry) -> bool:
+    """Return whether a deployment was answered because of its mistakes alone, and has none now.
+
+    A server that has had the failure waits for nothing any more.
+    """
+    code = (entry.values or {}).get("deploy_status_code")
+    never_ran = entry.run is None and entry.started is None and entry.reason not in (_LOST, _DAMAGED)
+    return (
+        entry.state is State.UNASKED
+        and code == UNKNOWN
+        and never_ran
+        and bool(entry.document)
+        and entry.document != deployment.document
+        and not deployment.mistakes
+        and not deployment.target.wanted
+    )
 
 
 def _attempt(deployment: Deployment, entry: Entry, known: Known) -> Step:

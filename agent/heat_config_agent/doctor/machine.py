@@ -395,6 +395,8 @@ def _running(process: int, report: Mapping[str, object], state: Path) -> Iterato
         yield failed(check, f"it is running (process {process}), and {doing}", "the checks above have the cause")
     else:
         yield ok(check, f"it is running (process {process}): {doing}")
+    if age := health.outdated(report) if report.get("process") == process else "":
+        yield warning(check, age, f"systemctl restart {reach.unit()} (runs go on)")
     sources = report.get("sources")
     for source in sources if isinstance(sources, list) else []:
         if isinstance(source, Mapping) and source.get("working") is False:

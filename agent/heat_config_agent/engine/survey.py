@@ -147,6 +147,8 @@ def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str
     """Return False for a deployment that the plan does not run: it is settled, and nothing asks for a new run."""
     if entry is None or not entry.settled or entry.again or entry.key in back:
         return True
+    if plan.is_corrected(deployment, entry):
+        return True
     return deployment.action == cleanup.ACTION or bool(entry.marked and entry.key not in marked)
 
 

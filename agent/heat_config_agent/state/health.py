@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from heat_config_agent import __version__
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass, field
@@ -177,6 +178,14 @@ def silence(report: Mapping[str, object]) -> float:
 
 
 _LONGEST = 86400.0
+
+
+def outdated(report: Mapping[str, object]) -> str:
+    """Return a sentence about a running daemon of another version than the installed files; empty if it is theirs."""
+    version = report.get("version")
+    if not isinstance(version, str) or version == __version__:
+        return ""
+    return f"the running agent is version {version}, and its files are version {__version__}"
 
 
 def is_from(report: Mapping[str, object], process: int) -> bool:

@@ -379,10 +379,21 @@ def _folder_name(revision: str) -> str:
 
 
 def _is_document(path: Path) -> bool:
-    """Return whether a file has deployments, and no template. A file that cannot be read counts as a template."""
+    """Return whether a file or a folder has deployments, and no template.
+
+    A file that cannot be read counts as a template.
+    """
     from heat_config_hooks import strict_yaml  # noqa: PLC0415  # only for a new revision
 
-    if path.is_dir() or path.name.endswith((".csar", ".zip")):
+    if path.is_dir():
+        from heat_config_agent.sources import folder  # noqa: PLC0415
+
+        try:
+            names = folder.files_of(str(path))
+        except UsageError:  # the command that carries it out says why
+            return True
+        return str(path) not in names and all(_is_document(Path(name)) for name in names)
+    if path.name.endswith((".csar", ".zip")):
         return False
     try:
         content = strict_yaml.loads(files.take(path).decode("utf-8-sig"))
