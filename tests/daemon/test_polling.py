@@ -298,7 +298,7 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
     daemon.configure(splay=100000)
     daemon.start()
     assert daemon.source()["working"] is None
-    assert daemon.command("status", "--check").out == "no source has answered\n"
+    assert daemon.command("status", "--check").out == "the agent is well: waiting for the first document\n"
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     daemon.put([deployment("d2", counting(machine, "d2"))])
