@@ -264,6 +264,9 @@ class Run:
                 data = keeper.record.data
                 data[nodes.OUTPUTS] = {**(data.get(nodes.OUTPUTS) or {}), delivery.kept_as: outputs}
                 stack.keep(keeper.record)
+        if keeper is not None and record.is_left_out:
+            keeper.record.data["left_out"], keeper.record.reason = records.CREATE, record.reason
+            stack.keep(keeper.record)
         self.record.current = ""
         _drop(stack, record)
         return ""

@@ -149,7 +149,7 @@ def work(
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
         progress = Progress(view)
-        machine = ThisMachine(folder, settings, progress, server=server)
+        machine = ThisMachine(folder, settings, progress)
         ending.callback(forget, folder)
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
@@ -162,6 +162,7 @@ def work(
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
         )
+        opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
         progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
