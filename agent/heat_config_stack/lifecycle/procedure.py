@@ -25,6 +25,7 @@ from heat_config_stack.definition.procedures import (
     Steps,
 )
 from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records
@@ -71,7 +72,7 @@ def procedure(stack: Stack, name: str) -> Procedure:
     """Return the procedure of a name. Raises UsageError."""
     known, triggers = stack.definition.procedures, stack.definition.triggers
     if name not in known and name not in triggers:
-        hint = f"it has {', '.join(known)}" if known else ""
+        hint = among(name, [*known, *triggers]) if known or triggers else ""
         raise UsageError(f"the stack {stack.name} has no workflow {name}", hint=hint)
     return known[name] if name in known else triggers[name]
 

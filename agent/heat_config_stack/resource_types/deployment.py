@@ -83,8 +83,11 @@ class SoftwareDeployment(Resource):
 
     def left_out(self) -> str:
         """Return for which server it is, if CREATE or the last UPDATE was left to it; empty if it was carried out."""
-        server = self.properties["server"] or "another one" if self._left else ""
-        return f"{records.LEFT_OUT}: it is for the server {server}" if server else ""
+        if not self._left:
+            return ""
+        server, world = self.properties["server"], self.stack.world
+        names = (each.name for each in world.store.resources_of(world.root) if each.physical == server)
+        return f"{records.LEFT_OUT}: it is for the server {next(names, server)}"
 
     @property
     def _left(self) -> str:

@@ -194,8 +194,8 @@ class Operation(SoftwareDeployment):
         return bool(self.properties["kind"] == "target_changed")
 
     def action_of_update(self) -> str:
-        """Return UPDATE: the data of the resource says whether what makes has run."""
-        return "UPDATE"
+        """Return CREATE until what makes has run."""
+        return "UPDATE" if self.record.data.get(_MADE) else "CREATE"
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
