@@ -40,6 +40,7 @@ TEMPLATE = (
         "with a template: carry out only the deployments of this server (every server is this machine)",
         "NAME",
     ),
+    Option("--user-data", "with a template: carry out the scripts in the user_data of servers, once for each"),
     Option("--rollback", "with a template: return to the state before if something fails"),
 )
 """The options for templates only, in the order of `--help`."""

@@ -69,6 +69,8 @@ class World:
     """The stacks at work, by id."""
     catching_up_until: float = 0.0
     """The time (in seconds since boot) until which no time limit ends a wait: scripts may deliver late signals."""
+    user_data: bool = False
+    """True if the scripts in the user data of servers are carried out."""
     creating: bool = False
     """True if the stacks are validated because they are about to be created."""
     server: str = ""

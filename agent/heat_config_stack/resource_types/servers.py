@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar
 
 from heat_config_stack.definition import Tree
@@ -12,13 +12,16 @@ from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
+from heat_config_stack.records.records import DeploymentRecord
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
+from heat_config_stack.resource.config_service import new_config
 from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Length
 from heat_config_stack.resource.heat_types import EXPIRATION, HeatType, canonical, former_type, heat_type
 from heat_config_stack.resource.properties import Properties, Schema, Wrong
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource_types import user_data
 
 HERE = "127.0.0.1"
 """The address of every server."""
@@ -154,6 +157,112 @@ class Placeholder(NothingBehind):
         return made
 
 
+class CloudServer(Placeholder):
+    """A server of a cloud, for which this machine stands in. Its user data is carried out where people ask for that."""
+
+    PROPERTIES: ClassVar[tuple[str, ...]] = ("user_data", "UserData")
+
+    def user_data(self) -> user_data.UserData:
+        """Return the user data: a text, or that of the config that it names."""
+        properties = self.properties
+        name = next(name for name in self.PROPERTIES if name in properties.schema)
+        value = properties[name]
+        config = self.stack.world.store.configs.get(value) if isinstance(value, str) else None
+        content = config.config if config is not None else value
+        return user_data.read(content) if isinstance(content, str) else user_data.UserData()
+
+    def handle_create(self) -> str:  # type: ignore[override]  # the handlers of other servers have nothing to wait for
+        """Create an id, and deliver the scripts of the user data if people ask for that."""
+        if self._deployment is None:
+            super().handle_create()
+        return self._deliver_scripts()
+
+    def always_update(self) -> bool:
+        """Return whether people ask for scripts that have not been carried out."""
+        world = self.stack.world
+        asked = world.user_data and world.is_here(self.resource_id or "")
+        return asked and self._deployment is None and bool(self.user_data().scripts)
+
+    def handle_update(  # type: ignore[override]
+        self,
+        json_snippet: Snippet,
+        tmpl_diff: Mapping[str, Json],
+        prop_diff: Mapping[str, Json],
+    ) -> str:
+        """Accept all changes, and carry out the scripts that have not been carried out yet."""
+        self.define(json_snippet.definition)
+        return self._deliver_scripts()
+
+    def _deliver_scripts(self) -> str:
+        """Deliver the scripts once, and return the id of their deployment; empty if nothing is to be run."""
+        world, deployment = self.stack.world, self._deployment
+        if deployment is not None:
+            if deployment.status == records.IN_PROGRESS:
+                world.servers.deliver(deployment)  # an earlier process delivered it
+            return deployment.id
+        asked = world.user_data and world.is_here(self.resource_id or "")
+        scripts = self.user_data() if asked else user_data.UserData()
+        if not scripts.scripts:
+            return ""
+        content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}
+        derived = new_config(content, self.stack.id)
+        derived.inputs = deployments.inputs_of(derived, {}, self._told())
+        derived.secrets = world.conceal.distinctive.within([derived.name, derived.config])
+        server = self.resource_id or ""
+        deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", "CREATE", "", "")
+        deployment.attempt = self.record.attempt
+        self.data_set(_USER_DATA, deployment.id)
+        deployments.deliver(world, deployment, derived, signal=True)
+        return deployment.id
+
+    @property
+    def ran_user_data(self) -> bool:
+        """True if the scripts of the user data were carried out."""
+        return self._deployment is not None
+
+    def _told(self) -> dict[str, Json]:
+        return {
+            "deploy_server_id": self.resource_id,
+            "deploy_action": "CREATE",
+            "deploy_stack_id": f"{self.stack.name}/{self.stack.id}",
+            "deploy_resource_name": self.name,
+            "deploy_signal_transport": "CFN_SIGNAL",
+            "deploy_signal_verb": "POST",
+        }
+
+    @property
+    def _deployment(self) -> DeploymentRecord | None:
+        return self.stack.world.store.deployments.get(str(self.data().get(_USER_DATA, "")))
+
+    def awaits(self) -> Hashable | None:
+        """Wait for the result of the scripts."""
+        return deployments.key(str(self.data().get(_USER_DATA, "")))
+
+    def _is_complete(self, token: str) -> bool:
+        """Return whether the scripts have ended. Raises Error if one has failed."""
+        deployment = self.stack.world.store.deployments.get(token)
+        if not token or deployment is None or deployment.status == records.COMPLETE:
+            return True
+        if deployment.status == records.FAILED:
+            raise exception.Error(f"the user data failed: {deployment.reason}")
+        return False
+
+    check_create_complete = _is_complete
+    check_update_complete = _is_complete
+
+    def handle_delete(self) -> None:
+        """Forget the scripts: user data has nothing that undoes it."""
+        if self._deployment is not None:
+            deployments.remove(self.stack.world, self._deployment)
+
+
+_MACHINES = ("::Server", "::Instance")
+"""The endings of the types of servers."""
+
+_USER_DATA = "user_data"
+"""The data of a server with the id of the deployment of its user data."""
+
+
 @functools.cache
 def placeholder(type_: str) -> type[Placeholder] | None:
     """Return the class for a type of Heat that needs a cloud; None if Heat has no such type."""
@@ -182,4 +291,5 @@ def _class_of(facts: HeatType) -> type[Placeholder]:
         "any_attribute": facts.is_nothing or facts.open_attributes,
         "deletes_with_snapshot": facts.snapshot,
     }
-    return type("Placeholder", (Placeholder,), members)
+    is_server = not facts.properties.keys().isdisjoint(CloudServer.PROPERTIES) and facts.name.endswith(_MACHINES)
+    return type("Placeholder", (CloudServer if is_server else Placeholder,), members)

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from heat_config_stack.definition import requires
 from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records, spans
@@ -16,6 +17,9 @@ from heat_config_stack.resource.constraints import AllowedValues, Range
 from heat_config_stack.resource.properties import Schema
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
+from heat_config_stack.resource_types.configs import Config
+from heat_config_stack.resource_types.servers import CloudServer, Placeholder
+from heat_config_stack.resource_types.values import RandomString, Value
 
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 SIGNALS = "signals"
@@ -139,6 +143,11 @@ class WaitCondition(Resource):
     def handle_create(self) -> float:
         """Start to wait."""
         handle = self.check_handle(self._handle())
+        if servers := _signalled_by_user_data_only(self.stack, handle.name):
+            raise exception.Error(
+                f"nothing here signals {handle.name}: only the user_data of {', '.join(servers)} does, which is not "
+                "carried out (--user-data carries it out)"
+            )
         if token := handle.data().get("token"):
             self.stack.world.expect_signals(handle.record.id, token)  # also if no resource has asked for the address
         return self._begun()
@@ -193,6 +202,41 @@ class WaitCondition(Resource):
         if (handle := self._handle()) is None:
             return ""
         return json.dumps({name: each["data"] for name, each in handle.signals().items()})
+
+
+_PASSES_ON = (Config, Placeholder, RandomString, Value)
+"""Resources that signal nothing themselves: others may get a value through them."""
+
+
+def _signalled_by_user_data_only(stack: Stack, handle: str) -> list[str]:
+    """Return the servers whose user data is not carried out, and that alone have what it takes to signal a handle.
+
+    Empty if something else may signal it: a deployment, a child stack, or a person, who finds the address in an output.
+    """
+    if stack.world.user_data:
+        return []
+    definition = stack.definition
+    needs = {
+        name: {need.resource for need in requires(resource.properties)}
+        for name, resource in definition.resources.items()
+    }
+    servers: list[str] = []
+    reached = {handle}
+    todo = [handle]
+    while todo:
+        source = todo.pop()
+        for name in [name for name, needed in needs.items() if source in needed and name not in reached]:
+            resource = stack.as_defined(name)
+            if isinstance(resource, WaitCondition):
+                continue
+            if not isinstance(resource, _PASSES_ON):
+                return []
+            if isinstance(resource, CloudServer):
+                servers.append(name)
+            reached.add(name)
+            todo.append(name)
+    shown = (need.resource for output in definition.outputs.values() for need in requires(output.value))
+    return [] if reached.intersection(shown) else sorted(servers)
 
 
 _AT_WORK = {

@@ -128,6 +128,9 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     template_options.add(parser)
     template_options.add_attributes(parser)
     _add_rollback(parser)
+    parser.add_argument(
+        "--user-data", action="store_true", help="carry out the scripts in the user_data of servers, once"
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change of each resource, and do nothing")
 
 

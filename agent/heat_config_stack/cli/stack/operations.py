@@ -16,7 +16,7 @@ from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.cli.stack import definitions, forecast, plan, sessions, signatures, timeline, values
-from heat_config_stack.cli.stack.live_view import view_of
+from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
 from heat_config_stack.language.mistakes import Invalid
@@ -28,6 +28,7 @@ from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
 from heat_config_stack.resource.types import Types
+from heat_config_stack.resource_types.servers import CloudServer
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -229,6 +230,7 @@ def carry_out(
         server=options.server or "",
         limit=options.timeout,
         without_types=without_types,
+        user_data=getattr(options, "user_data", False),
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
@@ -239,6 +241,8 @@ def carry_out(
         view.finish(_as_defined(root) if root else ())
         if definition is not None and session.root is not None and not options.json:
             _say_placeholders(session.root)
+        if definition is not None and session.root is not None:
+            _warn_of_user_data(session.root, view)
         if options.server and session.root is not None and (left := _for_others(session.root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
@@ -280,6 +284,25 @@ def _say_placeholders(root: Stack) -> None:
         terminal.say(f"this machine stands in for: {', '.join(map(terminal.line, here))}")
     for resource in absent:
         terminal.say(f"{terminal.line(resource.name)} needs a cloud: no {terminal.line(resource.type())} was created")
+
+
+def _warn_of_user_data(root: Stack, view: View) -> None:
+    """Name the servers of a tree of stacks whose user data was not carried out, or not all of it."""
+    left: list[str] = []
+    for stack in root.world.stacks.values():
+        for server in stack.placeholders():
+            if not isinstance(server, CloudServer) or server.status != COMPLETE:
+                continue
+            name = "/".join((*stack.path, server.name))
+            content = server.user_data()
+            if server.ran_user_data or not content.scripts:
+                others = ", ".join(content.others)
+                if others:
+                    view.warn(f"{others} in the user_data of {name} is not carried out: it is for cloud-init")
+            else:
+                left.append(name)
+    if left:
+        view.warn(f"the user_data of {', '.join(sorted(left))} is not carried out; --user-data carries out its scripts")
 
 
 def _for_others(root: Stack) -> list[str]:

@@ -143,9 +143,11 @@ def work(
     server: str = "",
     limit: float | None = None,
     without_types: bool = False,
+    user_data: bool = False,
 ) -> Iterator[ArchivingSession]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
+    With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
     """
     lock.guard(settings.state)
@@ -168,6 +170,7 @@ def work(
         )
         opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
+        opened.world.user_data = user_data
         progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
             try:
