@@ -247,6 +247,7 @@ def test_source_is_polled_when_a_result_is_delivered(
         daemon.send(signal.SIGUSR1)
         wait_until(lambda: len(server.signals) > count, LONG)  # noqa: B023
     daemon.wait_said("request: ", "500")
+    wait_until(lambda: "no source answers now" in daemon.command("status", "--check").out, LONG)
     server.named["metadata"] = working
     (machine.folder / "go-d1").touch()
     heat.wait_for(1, LONG)
@@ -297,7 +298,7 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
     daemon.configure(splay=100000)
     daemon.start()
     assert daemon.source()["working"] is None
-    assert daemon.command("status", "--check").out == "no source has answered\n"
+    assert daemon.command("status", "--check").out == "the agent is well: waiting for the first document\n"
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     daemon.put([deployment("d2", counting(machine, "d2"))])

@@ -7,7 +7,7 @@ import argparse
 from heat_config_agent.cli import requests, state_options
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.model.entry import UNDELIVERED, State
-from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.state.requests import Wish
 
 _WHY = {
@@ -29,6 +29,8 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Request it: the next run whose metadata has the deployment carries it out."""
     settings = state_options.of(options)
+    if not options.signal and requests.take_over(settings, options.id):
+        return ExitCode.OK
     entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(f"{entry.title} is running", hint=f"`{settings.command('log', '-f', entry.id)}` follows it")

@@ -228,7 +228,8 @@ class Agent:
         notes = {f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped}
         for line in self._warned.update("skipped", list(notes)):
             self._report.remarked(notes[line], line, warning=False)
-        self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries)))
+        given = {name for step in skipped for name in (step.deployment.key, step.deployment.id)}
+        self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries, given)))
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:
         """Do what can be done, or wait at most `timeout` seconds for something to happen. Raises StateError.

@@ -199,6 +199,9 @@ class StatusWriter:
         undelivered = self._count(snapshot)
         if undelivered:
             parts.append(f"{undelivered} result{'s' if undelivered > 1 else ''} to deliver")
+        names = [record.name for record in snapshot.followed if record.begun and not record.trouble]
+        if names:
+            parts.append(f"carrying out a revision of {', '.join(names)}")
         if snapshot.reboots:
             parts.append("rebooting" if snapshot.rebooting else "about to reboot")
         silent = [each.name for each in snapshot.conditions.values() if each.working is False and not each.seldom]
@@ -206,7 +209,13 @@ class StatusWriter:
             parts.append(f"no answer from {', '.join(silent)}")
         if snapshot.paused:
             parts.append(snapshot.paused)
-        return "; ".join(parts) or ("idle" if snapshot.answered else "waiting for the first document")
+        waits = not snapshot.answered and (snapshot.conditions or not snapshot.followed)
+        parts = parts or ["waiting for the first document" if waits else "idle"]
+        if self._failed:
+            parts.append(f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed")
+        parts += [record.problem.partition(": ")[2].partition(":")[0] for record in snapshot.followed if record.problem]
+        parts += [trouble.partition(": ")[0] for trouble in snapshot.troubles]
+        return "; ".join(parts)
 
     def _clock(self, snapshot: Snapshot) -> str:
         """Return the time of day at which blocked work is tried again."""
@@ -234,9 +243,11 @@ class StatusWriter:
         )
 
     def _count(self, snapshot: Snapshot) -> int:
-        """Return the number of results to be delivered; they are counted only when the journal has changed."""
+        """Return the number of results to be delivered, and count failures, if the journal has changed."""
         version = (snapshot.changes, len(snapshot.entries))
         if version != self._counted:
             self._counted = version
-            self._undelivered = sum(entry.state is State.FINISHED for entry in snapshot.entries.values())
+            entries = snapshot.entries.values()
+            self._undelivered = sum(entry.state is State.FINISHED for entry in entries)
+            self._failed = sum(entry.failed and entry.ended is not None and entry.left_at is None for entry in entries)
         return self._undelivered

@@ -76,6 +76,9 @@ class Step:
     """The time before which that run does not begin, in seconds since boot."""
 
 
+BEGUN_ELSEWHERE = "another agent began it and recorded no result"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """The facts that a plan is made from, besides the deployments."""
@@ -84,6 +87,8 @@ class Known:
     """The entries of the journal, by key."""
     marked: Collection[str] = ()
     """The keys with a file in the folder `deployed/`."""
+    begun: Collection[str] = ()
+    """The keys and ids with such a file of which another agent has begun a run and recorded no result."""
     folder: str = ""
     """The path of that folder; empty if it does not exist, so that a missing file means nothing."""
     back: Collection[str] = ()
@@ -174,6 +179,8 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
         another = known.entries.get(deployment.id)  # its key is the id of this one: the file is its own
+        if deployment.key in known.begun or (deployment.id in known.begun and another is None):
+            return Step(verb=Verb.SKIP, deployment=deployment, reason=BEGUN_ELSEWHERE)
         if deployment.key in known.marked or (deployment.id in known.marked and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")

@@ -17,7 +17,7 @@ from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.deployed import Deployed, is_unfinished
 from heat_config_agent.state.entries import Entries
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
@@ -113,6 +113,7 @@ def facts(
     return Known(
         entries=entries,
         marked=marked,
+        begun=_begun(deployments, entries, marked, ground.deployed.directory),
         folder="" if present is None else str(ground.deployed.directory),
         back=back,
         ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{ground.state}/runs"),
@@ -122,6 +123,15 @@ def facts(
         policy=with_verified(policy_in_force(), deployments) if may_run else None,
         defaults=ground.defaults,
     )
+
+
+def _begun(
+    deployments: Iterable[Deployment], entries: Mapping[str, Entry], marked: Collection[str], folder: Path
+) -> Collection[str]:
+    """Return the names of the files of deployments that another agent has begun and given no result."""
+    names = {name for each in deployments if each.key not in entries for name in (each.key, each.id)}
+    names.intersection_update(marked)
+    return {name for name in names if is_unfinished(folder, name)} if names else ()
 
 
 def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> Policy | None:

@@ -157,6 +157,18 @@ SILENCE = 180.0
 polls next."""
 
 
+SETTLING = 30.0
+"""Seconds after the start in which it is no trouble that a source has not answered yet."""
+
+
+def is_settled(report: Mapping[str, object]) -> bool:
+    """Return whether a daemon was started long enough ago for its sources to have answered."""
+    at, started = report.get("at"), report.get("started")
+    if not isinstance(at, int | float) or not isinstance(started, int | float):
+        return False
+    return at - started + age(report) > SETTLING
+
+
 def silence(report: Mapping[str, object]) -> float:
     """Return for how many seconds a living daemon has reported nothing, if it should have; else 0."""
     poll = report.get("next_poll")
