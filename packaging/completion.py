@@ -8,7 +8,9 @@ Only for the names of deployments and stacks, a command of ours is started.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import shtab
@@ -98,6 +100,41 @@ def told(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
+def _for_bash(text: str) -> str:
+    """Return what shtab has written, with what it lacks.
+
+    In a folder, completion goes on with what is in that. Versions before 1.7, such as that of Debian 12, complete only
+    the first of several choices.
+    """
+    text = text.replace("complete -o bashdefault", "complete -o filenames")
+    text = text.replace('_choices_var="${current_action}_choices"', '_choices_var="${current_action}_choices[@]"')
+    return text.replace('compgen -W "${current_action_choices}"', "compgen -W \"${current_action_choices// /$'\\n'}\"")
+
+
+def _for_zsh(text: str, parser: argparse.ArgumentParser) -> str:
+    """Return what shtab has written, with the arguments that may be repeated: versions before 1.7 leave some out."""
+    for each in _parsers(parser):
+        name = f"_shtab_{re.sub('[^A-Za-z0-9]', '_', each.prog)}"
+        before, begin, after = text.partition(f"\n{name}_options=(\n")
+        options, end, rest = after.partition("\n)\n")
+        for action in each._actions:  # noqa: SLF001  # there is no other way to them
+            if action.nargs == "*" and not action.option_strings and '"(*)::' not in options:
+                values = getattr(action, "complete", {}).get("zsh", "")
+                options += f'\n  "(*)::{action.metavar or action.dest}:{values}"'
+                rest = re.sub(rf"(\${name}_options) \\\n.*\\\n +'\*::: :->.*'", r"\1", rest)
+        text = before + begin + options + end + rest
+    return text
+
+
+def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """Yield a parser, and those of its commands."""
+    yield parser
+    for action in parser._actions:  # noqa: SLF001
+        if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001
+            for each in action.choices.values():
+                yield from _parsers(each)
+
+
 def main() -> int:
     """Write what completes each command into the folder that the command line names."""
     for parser in (agent.parser(), apply.parser(), hook()):
@@ -108,8 +145,10 @@ def main() -> int:
                 text = fish_completion.complete(told(parser), PREAMBLE[shell], FISH)
             else:
                 text = shtab.complete(told(parser), shell, preamble=PREAMBLE[shell])
-            if shell == "bash":  # in a folder, it goes on with what is in that
-                text = text.replace("complete -o bashdefault", "complete -o filenames")
+            if shell == "bash":
+                text = _for_bash(text)
+            if shell == "zsh":
+                text = _for_zsh(text, parser)
             path.write_text(text, encoding="utf-8")
     return 0
 

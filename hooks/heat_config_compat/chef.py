@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 
 PROGRAM = programs.Program(
@@ -36,6 +36,7 @@ ABOUT = protocol.About(
         **ISOLATE,
         "kitchen": Option(Kind.TEXT, "URL of a git repository: the kitchen, cloned again for each run"),
         "kitchen_path": Option(Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"),
+        **TRUSTED,
     },
     program=PROGRAM,
     variables=("HEAT_CHEF_CMD", "HEAT_CHEF_WORKING", "HEAT_CHEF_OUTPUTS", "CHEF_LICENSE"),
@@ -55,6 +56,11 @@ _OF_THE_DEPLOYMENT = frozenset(
 )
 """Inputs that do not become attributes."""
 
+_SETTINGS = frozenset(
+    {"run_list", "recipes", "named_run_list", "policy_name", "policy_group", "chef_environment", "tags"}
+)
+"""Names in the file of attributes by which chef chooses what it runs."""
+
 _ENVIRONMENT = re.compile(r"[A-Za-z0-9_-]+")
 """The name of an environment, as chef defines it."""
 
@@ -73,15 +79,20 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         programs.find(GIT, place.environment)
     elif not kitchen.is_dir():
         raise HookError(f"there is no kitchen at {kitchen}: name its git repository in the option kitchen", "options")
-    attributes = {
-        name: value for name, value in protocol.visible_inputs(request).items() if name not in _OF_THE_DEPLOYMENT
-    }
+    inputs = protocol.visible_inputs(request)
+    settings = [] if request.options.get("trusted_inputs") else [name for name in inputs if name in _SETTINGS]
+    attributes = {name: inputs[name] for name in inputs if name not in _OF_THE_DEPLOYMENT and name not in settings}
     files.replace(place.run / "node.json", json.dumps({**attributes, "run_list": run_list}, indent=4).encode())
     files.replace(place.run / "client.rb", _client(request, place, kitchen).encode("utf-8", "replace"))
     files.make_directory(place.run / "nodes")
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
-    return steps.command(__name__, request, place, heat_outputs_path=str(outputs))
+    notes = [
+        f"the input {name} is not an attribute, because chef would take it for a setting; "
+        "the option trusted_inputs allows it"
+        for name in settings
+    ]
+    return steps.command(__name__, request, place, notes, heat_outputs_path=str(outputs))
 
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:

@@ -9,7 +9,7 @@ LONGEST = 366 * 24 * 3600
 
 _NUMBER = r"\s*\+?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*"
 
-WORDS = "a number of seconds, greater than 0"
+WORDS = f"a number of seconds, greater than 0 and at most {LONGEST} (366 days)"
 """The form of a duration, in words."""
 
 

@@ -70,6 +70,13 @@ ISOLATE: Mapping[str, Option] = {
 }
 """The option of the hooks whose work is done by the processes of the run alone, and not by a service or an engine."""
 
+TRUSTED: Mapping[str, Option] = {
+    "trusted_inputs": Option(
+        Kind.FLAG, "as in heat-agents: inputs may also be templates or settings of the tool", default=False
+    )
+}
+"""The option of hooks whose tools could take inputs for more than values."""
+
 AGENT_ONLY: Mapping[str, str] = {
     "user": "it runs as the user of the agent only",
     "isolate": "its work is not done in the run alone, so it cannot be isolated",

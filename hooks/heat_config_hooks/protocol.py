@@ -39,6 +39,9 @@ CREDENTIALS = frozenset({"deploy_password", "deploy_signal_id", "deploy_user_id"
 LEAVES = "heat_config_left"
 """The key of a deployment that asks for a cleanup, see `Request.leaves`."""
 
+VARIABLES = "heat_config_variables"
+"""The key of a deployment with the names of the inputs that may be variables, see `Request.variables`."""
+
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 MAX_VARIABLE = 128 * 1024 - 1
 """The longest `NAME=value` in bytes. Linux starts no program with a longer one (MAX_ARG_STRLEN, minus the NUL)."""
@@ -98,6 +101,13 @@ class Request:
 
     The hook removes what that deployment has made. The config is unknown by then; `name` is that deployment's.
     """
+
+    variables: tuple[str, ...] | None = None
+    """The inputs that may be variables of the environment, with those that Heat adds (`deploy_…`); None for all."""
+
+    def may_be_variable(self, name: str) -> bool:
+        """Return whether an input may be a variable of the environment, whatever its name."""
+        return self.variables is None or name in self.variables or name.startswith("deploy_")
 
     @property
     def removes(self) -> bool:
@@ -246,7 +256,7 @@ def environment(request: Request) -> dict[str, str]:
     variables: dict[str, str] = {}
     room = MAX_VARIABLES
     for name, value in visible_inputs(request).items():
-        if not re.fullmatch(_VARIABLE, name) or reserved(name, value):
+        if not re.fullmatch(_VARIABLE, name) or reserved(name, value) or not request.may_be_variable(name):
             continue
         text = as_text(value).replace("\0", "")
         length = len(name) + 1 + len(text.encode("utf-8", "surrogatepass"))
@@ -270,16 +280,19 @@ def reserved(name: str, value: object = None) -> str:
 
 
 def left_out(request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE") -> tuple[str, ...]:
-    """Return a sentence for each input that is not in the environment because its name is reserved.
+    """Return a sentence for each input that is not in the environment because its name is reserved or not signed.
 
     `elsewhere` ends the sentences.
     """
-    programs = {name: reserved(name, value) for name, value in visible_inputs(request).items()}
-    return tuple(
-        f"the input {name} is not in the environment, because that variable affects {program}{elsewhere}"
-        for name, program in programs.items()
-        if program
-    )
+    sentences = []
+    for name, value in visible_inputs(request).items():
+        program = reserved(name, value)
+        why = f"that variable affects {program}" if program else ""
+        if not why and not request.may_be_variable(name):
+            why = "the signed config does not declare it"
+        if why:
+            sentences.append(f"the input {name} is not in the environment, because {why}{elsewhere}")
+    return tuple(sentences)
 
 
 def visible_inputs(request: Request) -> dict[str, object]:
@@ -310,6 +323,7 @@ def request(document: Mapping[str, object], *, key: str, options: Mapping[str, o
         options=options,
         creation_time=str(document.get("creation_time") or ""),
         leaves=str(document.get(LEAVES) or ""),
+        variables=tuple(map(str, names)) if isinstance(names := document.get(VARIABLES), list) else None,
     )
 
 

@@ -64,6 +64,8 @@ class Capture:
     path: Path
     before: str = ""
     """Text before that of the file."""
+    after: str = ""
+    """Text after that of the file, on lines of its own."""
 
     def text(self, limit: int = BODY_LIMIT) -> Text:
         """Return the text of the file, or if it is too long, `limit // 2 + EDGE` bytes from each end.
@@ -76,11 +78,15 @@ class Capture:
             size = os.fstat(descriptor).st_size
             end = limit // 2 + EDGE
             if size <= 2 * end:
-                return Text(self.before + _decoded(_read(descriptor, size, 0)))
+                return Text(self.before + self._with_end(_decoded(_read(descriptor, size, 0))))
             head, tail = _read(descriptor, end, 0), _read(descriptor, end, size - end)
-            return Text(self.before + _decoded(head), _decoded(tail), size - 2 * end)
+            return Text(self.before + _decoded(head), self._with_end(_decoded(tail)), size - 2 * end)
         finally:
             os.close(descriptor)
+
+    def _with_end(self, text: str) -> str:
+        newline = "\n" if self.after and text and not text.endswith("\n") else ""
+        return f"{text}{newline}{self.after}"
 
 
 def _read(descriptor: int, count: int, offset: int) -> bytes:

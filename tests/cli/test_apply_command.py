@@ -126,6 +126,40 @@ def test_a_failure_counts_for_more_than_a_delivery(machine: Machine, heat: Signa
     assert machine.apply([deployment(config=f"{SH}exit 1\n", signal=heat.url())], "--deliver-for", "0").code == 1
 
 
+def test_deployments_that_wait_for_a_reboot_have_no_results_to_send(machine: Machine) -> None:
+    """The exit code stays that of the reboot, also with another deployment behind the one that asked for it."""
+    given = [deployment("d1", f"{SH}exit 194\n"), deployment("d2", f"{SH}true\n")]
+    first = machine.apply(given)
+    second = machine.apply(given)
+    assert (first.code, second.code) == (6, 6)
+    assert "still to be delivered" not in first.out + second.out
+    assert "not run" in second.out
+
+
+@pytest.mark.parametrize(
+    "harm",
+    ["rm -rf {0}", "rm {0}/status.*", "for each in {0}/status.*; do echo x >x; mv x $each; done"],
+    ids=["folder", "status file", "another file"],
+)
+def test_run_that_removes_the_record_of_its_end_is_told_so(machine: Machine, harm: str) -> None:
+    """Nothing has killed its supervisor."""
+    done = machine.apply([deployment("d1", f"{SH}{harm.format(machine.state / 'runs/d1')}\n")])
+    assert done.code == 1
+    assert "the record of it was removed or replaced while it ran" in machine.status()["d1"]["reason"]
+
+
+def test_id_that_is_the_digest_of_another_one_is_another_deployment(machine: Machine) -> None:
+    """In one document, and in a later one."""
+    assert machine.apply([counted(machine, "web/1")]).code == 0
+    (key,) = (entry["key"] for entry in machine.status().values())
+    assert machine.apply(machine.write([counted(machine, key)], "other.json")).code == 0
+    assert sorted(runs(machine)) == sorted(["web/1", key])
+    assert machine.agent("forget", "web/1").code == machine.agent("forget", key).code == 0
+    done = machine.apply([counted(machine, "web/1"), counted(machine, key)])
+    assert done.code == 0, done.out + done.err
+    assert len(runs(machine)) == 4
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_command_leaves_the_run_alone(machine: Machine, heat: SignalServer, number: int) -> None:
     """A signal ends the command with 130, what was running goes on, and the next command reports it."""

@@ -72,10 +72,10 @@ def test_no_secret_is_in_the_bundle(machine: Machine, heat: SignalServer) -> Non
     assert "***" in found["output/d1.txt"]
 
 
-@pytest.mark.shows_secrets("the name of a deployment is the secret of another one, and names are shown")
+@pytest.mark.shows_secrets("the id of a deployment is the secret of another one, and ids are shown")
 def test_a_part_with_a_secret_is_left_out(machine: Machine) -> None:
     """The bundle is searched for secrets that the commands do not mask."""
-    machine.apply([deployment("d1", f"{SH}true"), {**deployment("d2", f"{SH}true"), "name": planted.HIDDEN}])
+    machine.apply([deployment("d1", f"{SH}true"), deployment(planted.HIDDEN, f"{SH}true", name="d2")])
     found = collected(machine)
     assert planted.leaks(found.items()) == []
     assert found["status.txt"] == "This part was left out: a secret of this machine was found in it.\n"

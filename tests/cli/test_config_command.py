@@ -134,6 +134,15 @@ def test_signed_urls_are_shown_without_what_signs_them(machine: Machine, secret:
     assert setting(done, "request", "metadata_url")[0] == "http://***@127.0.0.1:9/v1/a?***"
 
 
+@pytest.mark.parametrize("as_json", [False, True])
+def test_parameters_of_a_followed_stack_are_masked(machine: Machine, *, as_json: bool) -> None:
+    """Any of them may be one that the template hides."""
+    text = f"[follow web]\nurl = {machine.folder}/web\nparameters = plain={SECRET} db_password={SECRET}\n"
+    done = config(machine, text, *(["--json"] if as_json else []))
+    assert "plain=***" in done.out
+    assert SECRET not in done.out
+
+
 def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(machine: Machine) -> None:
     """The agent's own file before what the instance was given; of two that say the same, the second is no other."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": {**HEAT, "user_id": "u2"}}})

@@ -203,7 +203,7 @@ def test_a_signed_url_is_no_longer_good(machine: Machine, openstack: cloud.Cloud
     assert well(doctor(machine, {"request": {"metadata_url": url}}))
     openstack.service.always = Answer(401)
     done = doctor(machine, {"request": {"metadata_url": url}})
-    assert "has the URL expired" in one(done, Verdict.FAILED, "request")
+    assert "the URL has expired" in one(done, Verdict.FAILED, "request")
     assert "temp_url" not in str(done)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -49,3 +50,26 @@ def test_the_revision_is_said_each_time(tmp_path: Path) -> None:
         code, out, _ = follow(site)
         assert (code, out) == (0, f"web: is at revision {revision[:12]}\n")
     assert site.ran == ["first red"]
+
+
+def test_followed_folder_is_its_documents(tmp_path: Path) -> None:
+    """A folder of documents is applied in the order of names; an edit without a new id runs, as UPDATE."""
+    site = Site(tmp_path)
+    script = f'#!/bin/sh\necho "$deploy_action {{}}" >>{tmp_path}/log\n'
+
+    def files(text: str) -> dict[str, str]:
+        names = ("b", "a")
+        return {
+            f"site/{name}.json": json.dumps(
+                [{"name": name, "group": "script", "config": script.format(f"{name} {text if name == 'a' else ''}")}]
+            )
+            for name in names
+        }
+
+    site.values["path"] = "site"
+    for text in ("one", "two"):
+        site.repository.commit(files(text))
+        code, _, err = follow(site)
+        assert code == 0, err
+
+    assert (tmp_path / "log").read_text().split("\n") == ["CREATE a one", "CREATE b ", "UPDATE a two", ""]

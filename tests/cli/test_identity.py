@@ -173,3 +173,46 @@ def test_server_has_to_give_ids(machine: Machine) -> None:
 
     assert ran.json["mistakes"] == [{"path": "[0].id", "problem": "every deployment needs an id"}]
     assert log(machine) == []
+
+
+@pytest.mark.parametrize("collector", ["local", "file"])
+def test_files_of_the_daemon_need_no_ids(machine: Machine, collector: str) -> None:
+    """The daemon knows the deployments of its own files by name and content too, across restarts."""
+    folder = machine.folder / "local-data"
+    folder.mkdir()
+    path = folder / "site.json"
+    place = folder if collector == "local" else path
+    settings = machine.write(f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {place}\n", "agent.conf")
+    for text in ("one", "one", "two", "one"):
+        path.write_text(json.dumps([site(machine, text)]))
+        assert machine.agent("run", "--once", "--config", str(settings)).code == 0
+
+    assert log(machine) == ["CREATE one", "UPDATE two", "UPDATE one"]
+
+
+def test_name_in_two_files_of_the_daemon_is_a_mistake(machine: Machine) -> None:
+    """The second of two deployments with one name fails, and the first one keeps its identity."""
+    folder = machine.folder / "local-data"
+    folder.mkdir()
+    (folder / "a.json").write_text(json.dumps([site(machine, "one")]))
+    (folder / "b.json").write_text(json.dumps([site(machine, "two")]))
+    settings = machine.write(f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf")
+
+    done = machine.agent("run", "--once", "--config", str(settings))
+    machine.agent("run", "--once", "--config", str(settings))
+
+    assert "deployments[1].id: every deployment needs an id, or a name of its own in its place" in done.out + done.err
+    assert log(machine) == ["CREATE one"]
+
+
+def test_mistake_in_a_file_of_the_daemon_has_its_place(machine: Machine) -> None:
+    """A misspelt key keeps back its file, and the pass says where it is."""
+    folder = machine.folder / "local-data"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("- name: web\n  gruop: script\n  config: 'true'\n")
+    settings = machine.write(f"[agent]\ncollectors = local\n[local]\npath = {folder}\n", "agent.conf")
+
+    done = machine.agent("run", "--once", "--config", str(settings))
+
+    assert done.code != 0
+    assert f"{folder}/a.yaml:2:3: web.gruop: there is no key 'gruop' (did you mean group?)" in done.err

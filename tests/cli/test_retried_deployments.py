@@ -215,3 +215,12 @@ def test_a_tosca_service_retries_its_operations(machine: Machine) -> None:
 def _state(machine: Machine) -> State | None:
     entry = journal.read(machine.state).get("d1")
     return entry.state if entry else None
+
+
+def test_delivered_result_is_not_sent_again(machine: Machine, heat: SignalServer) -> None:
+    """The server has it; the message names the page about stacks that wait nevertheless."""
+    machine.apply([deployment("d1", signal=heat.url())])
+    done = machine.agent("retry", "--signal", "d1")
+    assert done.code == 1
+    assert "it has been delivered" in done.err
+    assert "docs/troubleshoot.md" in done.err

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from pathlib import Path
 
 import pytest
 
+from heat_config_agent.model import signed
+from heat_config_agent.signing import ssh
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import deployment
@@ -117,6 +120,45 @@ def test_a_config_from_heat_runs_if_its_list_is_signed(
     again = governed.apply(metadata(deployment("d7", script(proof))))
     assert "the signed list does not count: key has expired" in again.out
     assert proof.read_text() == "ran\n"
+
+
+def test_only_declared_inputs_of_a_signed_config_are_variables(
+    governed: Governed, alice: Signer, tmp_path: Path
+) -> None:
+    """The author of the metadata chooses the inputs, and the signer which of them programs can see."""
+    trust(governed, alice.line())
+    seen, template = tmp_path / "seen", tmp_path / "site.yaml"
+    config = f"#!/bin/sh\nenv >{seen}\ncat $HEAT_INPUTS_FILE >>{seen}\n"
+    (tmp_path / "run.sh").write_text(config)
+    template.write_text(
+        "heat_template_version: 2021-04-16\nresources:\n  config:\n    type: OS::Heat::SoftwareConfig\n"
+        "    properties:\n      group: script\n      config: {get_file: run.sh}\n"
+        "      inputs: [{name: greeting}, {name: other, default: 1}]\n"
+    )
+    sign(governed, alice, "--configs", str(template))
+    listed = (tmp_path / "site.yaml.signed").read_text()
+    assert listed.partition("\n")[0].endswith('  config  ["greeting", "other"]')
+    given = deployment("d1", config, inputs={"greeting": "hello", "SOME_TOOL_CONFIG": "/evil"})
+    done = governed.apply({"deployments": [given], "heat-config-signatures": listed})
+    assert done.code == 0, done.out
+    variables, _, inputs = seen.read_text().rpartition("\n")
+    assert "greeting=hello\n" in variables
+    assert "SOME_TOOL_CONFIG" not in variables
+    assert json.loads(inputs)["SOME_TOOL_CONFIG"] == "/evil"
+    sentence = "the input SOME_TOOL_CONFIG is not in the environment, because the signed config does not declare it"
+    assert sentence in done.out + done.err
+
+    # The list of an earlier version has no names of inputs.
+    digest = signed.config_digest("script", config, {})
+    old = ssh.sign(alice.key, signed.CONFIGS, f"{digest}  config\n")
+    with_input = {**given, "id": "d2"}
+    done = governed.apply({"deployments": [with_input], "heat-config-signatures": old})
+    assert done.code == 1
+    assert "the signed list does not name the inputs of the config, and there is " in done.out
+    inputs_of_heat = [each for each in given["inputs"] if each["name"].startswith("deploy_")]
+    without = {**given, "id": "d3", "inputs": inputs_of_heat}
+    done = governed.apply({"deployments": [without], "heat-config-signatures": old})
+    assert done.code == 0, done.out
 
 
 def replace_by_link(path: Path, target: Path) -> None:

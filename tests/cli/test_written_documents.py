@@ -290,3 +290,15 @@ def test_folder_with_other_files_is_refused_in_their_words(machine: Machine, fil
     assert words in ran.err
     assert "template_name" not in ran.err
     assert not machine.state.exists()
+
+
+@pytest.mark.parametrize(
+    "mistake", [{"options": {"timeot": 1}}, {"group": 5}, {"inputs": [{"value": 1}]}, {"options": {"timeout": "x"}}]
+)
+def test_corrected_deployment_runs_under_its_id(machine: Machine, mistake: dict[str, object]) -> None:
+    """Nothing of a deployment with mistakes has run, so it runs once they are corrected, and then never again."""
+    good = counted(machine, "d1")
+    codes = [machine.apply([given]).code for given in ({**good, **mistake}, good, {**good, "name": "other"})]
+
+    assert codes == [1, 0, 0]
+    assert runs(machine) == ["d1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -98,9 +99,10 @@ def test_daemons_with_different_state_directories_do_not_meet(
 
 def test_a_pipe_that_nobody_reads_any_more(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """The daemon continues when the reader of its log has gone, as when journald restarts."""
-    reader, writer = os.pipe()
-    daemon.start("/bin/sh", "-c", f'exec "$@" 2>/proc/{os.getpid()}/fd/{writer}', "sh")
-    os.close(writer)
+    pipe = machine.folder / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    daemon.start("/bin/sh", "-c", f'exec "$@" 2>{shlex.quote(str(pipe))}', "sh")
     os.close(reader)
     for identity in ("d1", "d2"):
         daemon.put([deployment(identity, counting(machine, identity), signal=heat.url(identity))])

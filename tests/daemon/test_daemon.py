@@ -274,3 +274,11 @@ def test_output_of_a_process_that_a_run_has_left_is_limited(daemon: Daemon) -> N
         wait_until(lambda: stream.stat().st_blocks * 512 < 8_000_000, LONG)
         daemon.stop()
         daemon.start()
+
+
+def test_file_that_is_written_is_done_without_a_reason(daemon: Daemon, machine: Machine) -> None:
+    """The agent writes it itself, so no line says that it begins, and «new» would mean nothing to people."""
+    daemon.start()
+    daemon.put([deployment("f1", {f"{machine.folder}/written.json": {"a": 1}}, group="json-file")])
+    daemon.wait_said("f1: done")
+    assert daemon.said("f1: done")[0].endswith("f1: done")

@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import stat
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -15,9 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent import __version__
 from heat_config_agent.model.errors import ExitCode
 from support import pace
-from support.daemon import LONG, Daemon, counting
+from support.daemon import LONG, Daemon, counting, ran
 from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -140,6 +142,35 @@ def samples(text: str) -> dict[tuple[str, str], float]:
     return found
 
 
+EARLIER = """
+import sys
+import heat_config_agent
+heat_config_agent.__version__ = "0.9.0"
+sys.argv = sys.argv[1:]
+from heat_config_agent.cli.main import agent
+sys.exit(agent())
+"""
+"""A program that runs the command as another version."""
+
+
+@pytest.mark.new_process("daemons")
+def test_daemon_that_is_older_than_its_files_is_named(daemon: Daemon) -> None:
+    """After an upgrade that did not restart it, `status`, `status --check` and `doctor` say so."""
+    daemon.start(sys.executable, "-c", EARLIER)
+    daemon.put([])
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+    says = f"the running agent is version 0.9.0, and its files are version {__version__}"
+    assert f"{says}: restart it" in daemon.command("status").out
+    done = daemon.command("status", "--check")
+    assert (done.code, f"{says}: restart it" in done.out) == (1, True)
+    assert says in daemon.command("doctor").out
+    daemon.stop()
+    daemon.start()
+    wait_until(lambda: daemon.source().get("working") is True, LONG)
+    assert daemon.command("status", "--check").code == 0
+    assert says not in daemon.command("doctor").out
+
+
 def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     daemon: Daemon, machine: Machine, heat: SignalServer
 ) -> None:
@@ -154,10 +185,10 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
             deployment("d3", meeting(machine, "d3")),
         ]
     )
-    before = time.time()
+    before, doing = time.time(), "running d2; 1 waiting; 1 deployment failed"
     os.umask(os.umask(0o077))
     daemon.start()
-    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == "running d2; 1 waiting", LONG)
+    wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == doing, LONG)
     prefix = "heat_config_agent"
     wanted = {
         (f"{prefix}_up", ""): 1,
@@ -209,7 +240,7 @@ def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machi
     skipped = machine.agent("status", "--json").json["skipped"]
     assert [(each["id"], each["reason"]) for each in skipped] == [
         ("d1", "no `group` is given: nothing to run"),
-        ("d2", "done already, as its file in deployed/ says"),
+        ("d2", "another agent began it and recorded no result"),
     ]
     row = next(line for line in machine.agent("status").out.splitlines() if line.startswith("idle"))
     assert " ".join(row.split()) == "idle d1 - - skipped - no `group` is given: nothing to run"
@@ -219,3 +250,36 @@ def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machi
     log = daemon.log
     assert log.count("idle: skipped: no `group` is given: nothing to run") == 1
     assert log.count("another agent began d2 and recorded no result") == 1
+
+
+@pytest.mark.parametrize("command", ["retry", "forget"])
+def test_an_alarm_about_another_agent_ends(daemon: Daemon, machine: Machine, command: str) -> None:
+    """It ends when the metadata has the deployment no longer, or when a person has it run here."""
+    deployed = machine.state / "deployed"
+    deployed.mkdir(parents=True, mode=0o700)
+    machine.state.chmod(0o700)
+    (deployed / "d2.json").write_text("{}")
+    given = [deployment("d1", counting(machine)), deployment("d2", counting(machine, "d2"))]
+    daemon.put(given)
+    daemon.start()
+    alarm = "another agent began d2 and recorded no result"
+    wait_until(lambda: daemon.health().get("current") is True, LONG)
+    assert daemon.command("status", "--check").out == f"{alarm}\n"
+    daemon.put(given[:1])
+    wait_until(lambda: daemon.command("status", "--check").code == 0, LONG)
+    daemon.put(given)
+    wait_until(lambda: alarm in daemon.command("status", "--check").out, LONG)
+    assert daemon.command(command, "d2").code == 0
+    daemon.wait_state("d2", "unasked")
+    assert daemon.command("status", "--check").code == 0
+    assert ran(machine) == ["d1", "d2"]
+
+
+def test_a_mistake_in_new_settings_is_said_once(daemon: Daemon) -> None:
+    """`status --check` does not repeat what the daemon has said about its settings."""
+    daemon.start()
+    daemon.path.write_text(f"{daemon.path.read_text()}nonsense = 1\n")
+    daemon.send(signal.SIGHUP)
+    wait_until(lambda: "the settings stay as they were" in daemon.command("status", "--check").out, LONG)
+    assert daemon.command("status", "--check").out.count("nonsense") == 1
+    wait_until(lambda: "the settings stay as they were" in str(daemon.health().get("doing")), LONG)

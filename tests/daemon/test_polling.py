@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.daemon import LONG, Daemon, counting, ran
+from support.daemon_runs import meeting
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 
@@ -231,6 +232,57 @@ def test_a_server_that_fails_is_asked_seldom(daemon: Daemon, server: SignalServe
     assert time.monotonic() - before < 10
 
 
+def test_source_is_polled_when_a_result_is_delivered(
+    daemon: Daemon, machine: Machine, server: SignalServer, heat: SignalServer
+) -> None:
+    """An outage that is over for the results is over for the sources: none is left alone for two minutes."""
+    serve(server, {"deployments": [deployment("d1", meeting(machine, "d1"), signal=heat.url())]})
+    asking(daemon, server, polling_interval=30, min_polling_interval=0.2)
+    daemon.start()
+    wait_until(lambda: ran(machine) == ["d1"], LONG)
+    working = server.named.pop("metadata")
+    server.named["metadata"] = Answer(500)
+    for _ in range(9):  # from then on it is polled every two minutes
+        count = len(server.signals)
+        daemon.send(signal.SIGUSR1)
+        wait_until(lambda: len(server.signals) > count, LONG)  # noqa: B023
+    daemon.wait_said("request: ", "500")
+    wait_until(lambda: "no source answers now" in daemon.command("status", "--check").out, LONG)
+    server.named["metadata"] = working
+    (machine.folder / "go-d1").touch()
+    heat.wait_for(1, LONG)
+    daemon.wait_said("request answers again")
+
+
+def test_results_are_sent_when_a_source_answers_again(
+    daemon: Daemon, machine: Machine, server: SignalServer, heat: SignalServer
+) -> None:
+    """An outage that is over for the sources is over for the results: none waits for its next try."""
+    heat.always = Answer(500)
+    serve(server, {"deployments": [deployment("d1", counting(machine), signal=heat.url())]})
+    asking(daemon, server, polling_interval=0.3, min_polling_interval=0.2)
+    daemon.start()
+    for number in range(1, 10):  # from then on it is tried every minute or two
+        heat.wait_for(number, LONG)
+        daemon.send(signal.SIGUSR1)
+    heat.wait_for(10, LONG)
+    working = server.named.pop("metadata")
+    server.named["metadata"] = Answer(500)
+    daemon.wait_said("request: ", "500")
+    heat.always = Answer()
+    server.named["metadata"] = working
+    daemon.wait_said("request answers again")
+    daemon.wait_state("d1", "signalled")
+
+
+def test_status_shows_the_last_answer_of_an_idle_agent(daemon: Daemon) -> None:
+    """The time is that of the last poll, or of one some seconds earlier."""
+    daemon.start()
+    for _ in range(3):
+        before = daemon.source().get("answered") or 0.0
+        wait_until(lambda: (daemon.source().get("answered") or 0.0) > before, 30)  # noqa: B023
+
+
 @pytest.mark.parametrize("splay", ["0.3", "1e-3"])
 def test_splay_may_be_any_number(daemon: Daemon, machine: Machine, splay: str) -> None:
     """`splay` is a number of seconds, whole or not."""
@@ -246,7 +298,7 @@ def test_splay_delays_the_first_poll_alone(daemon: Daemon, machine: Machine) -> 
     daemon.configure(splay=100000)
     daemon.start()
     assert daemon.source()["working"] is None
-    assert daemon.command("status", "--check").out == "no source has answered\n"
+    assert daemon.command("status", "--check").out == "the agent is well: waiting for the first document\n"
     daemon.send(signal.SIGUSR1)
     wait_until(lambda: ran(machine) == ["d1"], LONG)
     daemon.put([deployment("d2", counting(machine, "d2"))])

@@ -97,6 +97,7 @@ def test_a_deployment_that_asks_for_a_reboot(
     assert lines(reboots) == [], "d2 still runs"
     assert "d3" not in ran(machine), "that would be interrupted"
     assert "about to reboot" in daemon.health()["doing"]
+    assert machine.status()["d3"]["what"] == "waits for a reboot of the machine"
     go.touch()
     wait_until(lambda: lines(reboots) == ["--force a b"], LONG)
     assert len(heat.values("d2")) == 1, "what had ended was delivered before"

@@ -129,7 +129,7 @@ class Places:
 
 def copy_checkout(folder: Path) -> None:
     """Copy what git knows of the checkout."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout.decode().split("\0")[:-1]
     for name in names:
         if (ROOT / name).is_file() and not name.startswith("tests/"):

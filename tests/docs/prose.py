@@ -65,7 +65,7 @@ def findings(text: str) -> Iterator[tuple[int, str]]:
 
 def pages() -> list[Path]:
     """Return every page of Markdown that git knows of, or will know of."""
-    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
+    listed = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"]
     names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
     return [ROOT / name for name in names if name and name not in LEFT_ALONE and (ROOT / name).exists()]
 

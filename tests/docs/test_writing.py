@@ -22,7 +22,7 @@ from support.machine import BIN
 EVERY = tuple(
     name
     for name in subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
         cwd=ROOT,
         capture_output=True,
         text=True,

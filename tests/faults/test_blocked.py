@@ -14,7 +14,7 @@ import pytest
 from support.daemon import LONG, Daemon, counting, ran
 from support.disks import Disk
 from support.governed import Governed
-from support.loopback import wait_until
+from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment, small_disk
 from support.service_manager import Systemd
 
@@ -207,3 +207,41 @@ def test_too_many_open_files_block(daemon: Daemon, systemd: Systemd) -> None:
     assert daemon.command("status", "--check").code == 1
     resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE, before)
     expect_end(daemon, systemd, metrics)
+
+
+@contextlib.contextmanager
+def mount(path: Path, options: str) -> Iterator[None]:
+    """Have a folder be a small file system with these options."""
+    path.mkdir()
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], check=False, capture_output=True, text=True
+    )
+    if done.returncode:
+        pytest.skip(f"tmpfs cannot be mounted here (run the tests as root): {done.stderr.strip()}")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+@fault(2, "a full disk takes the output of a script", "the result says that the disk is full, and where")
+def test_an_output_that_is_lost_is_the_fault_of_the_disk(machine: Machine, heat: SignalServer) -> None:
+    """The result of a script that could not write its output names the full disk."""
+    place = machine.folder / "outputs"
+    script = f"#!/bin/sh\ncat /dev/zero >{place}/ballast 2>/dev/null\necho value >$heat_outputs_path.it 2>/dev/null\n"
+    given = [deployment("d1", script, outputs=["it"], signal=heat.url())]
+    with mount(place, "size=64k"):
+        done = machine.apply(given, HEAT_SCRIPT_OUTPUTS=str(place / "scripts"))
+    why = f"No space left on device: {place}/scripts, so its output may be incomplete"
+    assert why in done.out
+    assert heat.values()[0]["deploy_stderr"] == f"{why}\n"
+    assert machine.status()["d1"]["reason"].endswith(why)
+
+
+@fault(2, "scripts in a folder that is mounted with noexec", "the result says so")
+def test_a_folder_without_exec_is_named(machine: Machine) -> None:
+    """The reason of a failure with code 126 says that nothing can be run in the folder."""
+    place = machine.folder / "working"
+    with mount(place, "size=64k,noexec"):
+        done = machine.apply([deployment("d1", "#!/bin/sh\n")], HEAT_SCRIPT_WORKING=str(place / "scripts"))
+    assert f"nothing can be run in {place}/scripts: its file system is mounted with noexec" in done.out

@@ -108,3 +108,29 @@ def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver,
     assert result["deploy_status_code"] == 125
     assert "the input map has a key with «{», which ansible-core before 2.19" in result["deploy_stderr"]
     assert not (driver.working("ansible") / "ran").exists()
+
+
+@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "LANG": "C"}, {"LANG": "C"}, {"LANG": ""}])
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_play_for_localhost_runs_here_in_any_locale(driver: Driver, locale: dict[str, str]) -> None:
+    """Ansible uses neither ssh nor the locale of the agent, which may not be UTF-8."""
+    driver.environment.update(locale)
+    config = playbook({"copy": {"content": "é", "dest": "{{ heat_outputs_path }}.said"}})
+    del config[0]["connection"]
+    result = driver.run(ours(config, outputs=["said"]))
+    assert (result["deploy_status_code"], result.get("said")) == (0, "é"), result
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_last_line_is_the_cause_of_the_other_failures(driver: Driver) -> None:
+    """It is the first failure that was not rescued: neither one of `always`, nor one that was rescued before."""
+    rescued = {"block": [{"name": "risky", "fail": {"msg": "not now"}}], "rescue": [{"debug": {"msg": "saved"}}]}
+    block = [{"name": "make", "fail": {"msg": "the cause"}}]
+    always = [{"name": "remove", "fail": {"msg": "there is nothing"}}]
+    result = driver.run(ours(playbook(rescued, {"block": block, "always": always})))
+    assert result["deploy_status_code"] == 2
+    assert result["deploy_stderr"].splitlines()[-3:] == [
+        "failed: risky: not now",
+        "failed: remove: there is nothing",
+        "failed: make: the cause",
+    ]

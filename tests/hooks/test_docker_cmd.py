@@ -231,6 +231,21 @@ def test_no_value_is_on_a_command_line(driver: Driver, podman: Podman, tmp_path:
     assert kept == []
 
 
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_variable_of_a_container_does_not_reach_the_engine(driver: Driver, tmp_path: Path) -> None:
+    """A value with spaces is in a file; one that cannot be in a file is refused before the container runs."""
+    docker, log = stand_in(tmp_path)
+    driver.environment["HEAT_DOCKER_CMD"] = str(docker)
+    given = {"LD_PRELOAD": "/evil.so /other.so", "DOCKER_HOST": "tcp://evil", "GREETING": "it's me"}
+    done = driver.run(containers("d1", {"web": once("true", environment=given)}))
+    assert done["deploy_status_code"] == 0, done
+    assert "--env=GREETING" in log.read_text()
+    assert "--env=LD_PRELOAD" not in log.read_text()
+    done = driver.run(containers("d2", {"web": once("true", environment={"PATH": "/evil\n/x"})}))
+    assert done["deploy_status_code"] == 125
+    assert "config.web.environment.PATH: the variable would also affect the container engine" in done["deploy_stderr"]
+
+
 def test_the_command_lines(driver: Driver, tmp_path: Path) -> None:
     """They are those of heat-agents, with the flags that docker really has."""
     docker, log = stand_in(tmp_path)

@@ -178,6 +178,20 @@ def test_what_fails_has_failed_with_puppets_code_and_words(
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
+def test_last_line_is_the_first_error_and_not_its_consequences(
+    driver: Driver, the_puppet: Puppet, tmp_path: Path
+) -> None:
+    """What was skipped because of it, and what failed later, come before."""
+    manifest = f"exec {{ '/bin/false': }} -> file {{ '{tmp_path}/never': ensure => file }} exec {{ '/no/such': }}"
+    done = driver.run(a_manifest("p1", manifest))
+    assert done["deploy_status_code"] == 4
+    lines = done["deploy_stderr"].splitlines()
+    assert lines[-1].startswith("Error: /Stage[main]/Main/Exec[/bin/false]/returns: change from ")
+    assert "Skipping because of failed dependencies" in done["deploy_stderr"]
+    assert the_puppet.arguments
+
+
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_modules_tags_and_data_for_hiera(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
     """There may be several folders of modules and several tags, and Hiera finds inputs with their types."""
     for folder, name in (("one", "first"), ("two", "second")):

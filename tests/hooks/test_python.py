@@ -41,9 +41,14 @@ def script(identity: str, config: object, **fields: Any) -> dict[str, Any]:
 def test_inputs_and_outputs_keep_their_types(driver: Driver) -> None:
     """At every action, the script gets the inputs with their types, and the result has its outputs."""
     config = """
+import json
 import os
 import sys
-assert "text" not in os.environ and os.environ["PATH"] != "/nonexistent"
+assert os.environ["text"] == inputs["text"] and os.environ["list"] == json.dumps(inputs["list"], separators=(",", ":"))
+assert os.environ["number"] == "3" and os.environ["yes"] == "true" and os.environ["nothing"] == ""
+assert "no-variable's name" not in os.environ and os.environ["PATH"] != "/nonexistent"
+with open(os.environ["HEAT_INPUTS_FILE"]) as file:
+    assert json.load(file) == inputs
 outputs["given"] = inputs
 outputs.update(action=action, deployment=deployment, nothing=None, number=1.5)
 outputs["list"] = []
@@ -361,13 +366,14 @@ def test_the_program_around_the_script_runs_in_old_pythons(tmp_path: Path) -> No
     """It uses the syntax of Python 3.6, which the oldest images in use have."""
     ast.parse(python.RUNNER, feature_version=(3, 6))
     (tmp_path / "run.py").write_text(python.RUNNER)
-    (tmp_path / "s.py").write_text("outputs['a'] = inputs['b']")
+    (tmp_path / "s.py").write_text("import os\noutputs['a'] = inputs['b'] if os.environ['b'] == '[1]' else None")
     given = {
         "inputs": {"b": [1]},
         "outputs": ["a"],
         "action": "",
         "deployment": {},
         "path": [],
+        "environment": {"b": "[1]"},
         "script": f"{tmp_path}/s.py",
     }
     (tmp_path / "given.json").write_text(json.dumps(given))

@@ -156,9 +156,9 @@ after:
     assert not (tmp_path / "after").exists()
     lines = values["deploy_stderr"].splitlines()
     assert lines[0] == "file.managed after: One or more requisite failed: d1.bad"
-    assert lines[1].startswith("cmd.run bad: Command ")
-    assert lines[-2] == "no such thing"
-    assert lines[-1].startswith("file.managed relative: Specified file relative is not an absolute path")
+    assert lines[1].startswith("file.managed relative: Specified file relative is not an absolute path")
+    assert lines[2].startswith("cmd.run bad: Command ")  # it failed first
+    assert lines[-1] == "no such thing"
     assert values["said"] == "here"
 
 

@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 import completion
+from package.built import package
 from support import pace
 from support.machine import BIN, deployment
 from support.tools import need
 
-pytestmark = pytest.mark.takes(120)
+pytestmark = pytest.mark.takes(300)
 
 SCRIPT = Path(completion.__file__)
 
@@ -77,12 +78,30 @@ SHELLS: Mapping[str, tuple[list[str], str, str]] = {
 """Shell → how to start it without settings, what loads the completion, and a function that records how it is called."""
 
 
+PACKAGED = {
+    "bash": "usr/share/bash-completion/completions",
+    "zsh": "usr/share/zsh/vendor-completions",
+    "fish": "usr/share/fish/vendor_completions.d",
+}
+"""The folder of the Debian package with the completion for a shell."""
+
+
+def made(folder: Path, shell: str, origin: str) -> Path:
+    """Return a folder with the completion of this checkout, or of the package, which another shtab has written."""
+    if origin == "checkout":
+        subprocess.run([sys.executable, SCRIPT, folder], check=True)
+        return folder / shell
+    subprocess.run(["dpkg-deb", "--extract", package("deb"), folder], check=True)
+    return folder / PACKAGED[shell]
+
+
+@pytest.mark.parametrize("origin", ["checkout", "package"])
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
+def test_a_line_is_completed(tmp_path: Path, shell: str, origin: str) -> None:
     """Commands, options, tools, files and folders are completed, each where it belongs."""
     command, begin, record = SHELLS[shell]
     need(shell, shell)
-    subprocess.run([sys.executable, SCRIPT, tmp_path / "made"], check=True)
+    scripts = made(tmp_path / "made", shell, origin)
     here = tmp_path / "here"
     (here / "store").mkdir(parents=True)
     for name in ("site.yaml", "store/one.yaml", "settings.conf"):
@@ -105,7 +124,7 @@ def test_a_line_is_completed(tmp_path: Path, shell: str) -> None:
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509  # fish wants a controlling terminal
     ) as process:
         os.close(its)
-        typed = [begin.format(tmp_path / "made" / shell), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]
+        typed = [begin.format(scripts), recorded, *(f"{line}\n" for line in LINES), "exit 0\n"]
         os.write(ours, "".join(typed).encode())
         seen = read_all(ours)
         assert process.wait(pace.seconds(30)) == 0, seen

@@ -30,7 +30,7 @@ def clone() -> Iterator[Path]:
     """A copy of what git knows of the repository, in a folder that any user may own."""
     folder = Path(tempfile.mkdtemp(prefix="clone-", dir="/tmp"))
     names = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
         capture_output=True,
         check=True,

@@ -38,7 +38,7 @@ def watch(config: pytest.Config) -> None:
     watched = [os.getpid(), *([os.getppid()] if hasattr(config, "workerinput") else [])]
     command = [sys.executable, "-I", "-S", __file__, folder, *map(str, watched)]
     null = [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)]
-    os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True)  # it outlives this process
+    os.waitpid(os.posix_spawn(command[0], command, {}, file_actions=null, setsid=True), 0)
 
 
 # The watcher.
@@ -71,6 +71,8 @@ def _has_terminal(pid: str) -> bool:
 
 def main(folder: str, watched: list[int]) -> None:
     """Wait for the end of the first of the watched processes; then end that of the tests, and what they have left."""
+    if os.fork():
+        os._exit(0)  # the watcher is no child of the process of the tests, some of which look at their children
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     poll = select.poll()

@@ -180,6 +180,9 @@ class Machine:
             if process.poll() is None:
                 process.kill()
                 process.communicate()
+            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
+                with contextlib.suppress(OSError):  # there may be no reader of what was written
+                    stream.close()
         for each in self.processes():
             try:
                 each.send_signal(signal.SIGKILL)

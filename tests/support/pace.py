@@ -17,7 +17,7 @@ _VARIABLE = "TESTS_PACE"
 _USUAL = 0.03
 """Seconds in which a machine with nothing else to do starts and ends Python."""
 
-_LEAST, _MOST = 3.0, 12.0
+_LEAST, _MOST = 2.0, 8.0
 
 
 def _measured() -> float:

@@ -264,6 +264,10 @@ class Lab:
         """Signal a resource."""
         self._heat("resources.signal", stack_id=name, resource_name=resource, data=dict(details))
 
+    def set_password(self, user: str, password: str) -> None:
+        """Set the password of a user of Keystone's, as the operator of a cloud does."""
+        self._heat("password", user=user, password=password)
+
     def complete_deployment(self, config: str) -> None:
         """Set the status of a software deployment by Heat's API; `config` is the id of its config."""
         found = self._heat("software_deployments.list")

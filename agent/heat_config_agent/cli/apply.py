@@ -349,7 +349,6 @@ def _apply(
             report.warn(
                 f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
             )
-        documents = _named(settings, documents, book.entries, make=True)
         steps = applier.offer(documents, only=only)
         try:
             while applier.work.busy:
@@ -388,18 +387,6 @@ def _carry_out_requests(settings: Settings, place: Workplace, report: Report) ->
     return wants_pruning
 
 
-def _named(
-    settings: Settings, documents: list[Document], entries: Mapping[str, Entry], *, make: bool
-) -> list[Document]:
-    """Return the documents with ids and actions for deployments without an id. With `make`, their key is kept."""
-    if not metadata.lacks_ids(documents):
-        return documents
-    from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
-    from heat_config_agent.state import edition_key  # noqa: PLC0415
-
-    return edition.completed(documents, entries, edition_key.read(settings.state, make=make))
-
-
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     if not only:
         return
@@ -412,7 +399,11 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
 
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:
     entries = journal.read(settings.state)
-    documents = _named(settings, documents, entries, make=False)
+    if metadata.lacks_ids(documents):
+        from heat_config_agent.deployments import edition  # noqa: PLC0415  # documents of servers have ids
+        from heat_config_agent.state import edition_key  # noqa: PLC0415
+
+        documents = edition.completed(documents, entries, edition_key.read(settings.state, make=False))
     deployed = Deployed(settings.deployed, old=settings.deployed_old)
     installed = tools.Tools(settings.hooks, terminal.warn)
     found = survey(documents, entries, Ground(installed, deployed, settings.state, settings.defaults), only=only)

@@ -9,7 +9,7 @@ import argparse
 
 from heat_config_agent.cli import requests, state_options
 from heat_config_agent.model.entry import State
-from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.errors import AgentError, ExitCode
 from heat_config_agent.state.requests import Wish
 
 
@@ -23,6 +23,8 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Request it."""
     settings = state_options.of(options)
+    if requests.take_over(settings, options.id):
+        return ExitCode.OK
     entry = state_options.entry(settings, options.id)
     if entry.state is State.RUNNING:
         raise AgentError(

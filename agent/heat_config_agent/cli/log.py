@@ -99,7 +99,7 @@ def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool
 def _why_none(entry: Entry) -> str:
     """Return why there is no output."""
     if entry.removed is Removed.ALL or (entry.settled and entry.run):
-        return "it was pruned; keep_for and keep_size say how long it is kept"
+        return "it was pruned; keep_for and keep_size say how long it is kept, and a full disk shortens that"
     return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
 
 

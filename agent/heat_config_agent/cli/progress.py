@@ -262,10 +262,12 @@ def exit_code(steps: Sequence[Step], entries: Mapping[str, Entry], mistakes: Seq
     """Return the exit code of a pass, from the work of this pass only."""
     worked = [step for step in steps if is_work(step, entries.get(step.deployment.key))]
     ran = [entries[step.deployment.key] for step in worked if step.verb not in (Verb.RESEND, Verb.WAIT)]
-    if mistakes or any(entry.failed or entry.state in (State.ACCEPTED, State.RETRY) for entry in ran):
+    if mistakes or any(entry.failed or entry.state is State.RETRY for entry in ran):
         return ExitCode.FAILED
-    if any(entries[step.deployment.key].state is State.REBOOT for step in worked):
+    if any(entries[step.deployment.key].state is State.REBOOT for step in worked):  # the others wait for the reboot
         return ExitCode.REBOOT
+    if any(entry.state is State.ACCEPTED for entry in ran):
+        return ExitCode.FAILED
     if any(entries[step.deployment.key].state in (State.FINISHED, State.REFUSED) for step in worked):
         return ExitCode.UNDELIVERED
     return ExitCode.OK
@@ -282,7 +284,7 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
             counted["skipped"] += 1
             continue
         if step.verb is Verb.WAIT:
-            counted["still to be delivered"] += 1
+            counted["not run" if entry.state is State.REBOOT else "still to be delivered"] += 1
             continue
         if step.verb is not Verb.RESEND:
             counted["not run" if entry.ended is None else "failed" if entry.failed else "ok"] += 1

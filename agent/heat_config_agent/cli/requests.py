@@ -7,7 +7,7 @@ from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked, health, journal, lock, requests
-from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.deployed import Deployed, begun_elsewhere
 from heat_config_agent.state.requests import Wish
 
 _WORDS = {Wish.AGAIN: ("retry", "runs"), Wish.SEND: ("delivery", "sends"), Wish.FORGET: ("removal", "removes")}
@@ -42,6 +42,25 @@ def wish(settings: Settings, entry: Entry, request: Wish) -> int:
             when = f"{error.brief}, and does it in its next run"
         terminal.say(terminal.line(f"{noun} requested: {when}"))
     return ExitCode.OK
+
+
+def take_over(settings: Settings, wanted: str) -> bool:
+    """Forget that another agent has begun the deployment with this id; return whether one has.
+
+    If the metadata still has the deployment, it is new and runs.
+    """
+    if not wanted or wanted not in begun_elsewhere(settings.deployed, journal.read(settings.state)):
+        return False
+    try:
+        Deployed(settings.deployed).forget(wanted)
+    except OSError as error:
+        raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
+    told = pause.wake(settings.state)
+    when = "now" if told else "in the next run"
+    terminal.say(
+        terminal.line(f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}")
+    )
+    return True
 
 
 def _applied_by_hand(settings: Settings, entry: Entry) -> bool:

@@ -15,7 +15,6 @@ from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
-from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
 from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
@@ -77,14 +76,16 @@ def run(options: argparse.Namespace) -> int:
         return ExitCode.OK
     agent = _agent(state)
     skipped = _skipped(state, journal_keys)
-    elsewhere = _begun_elsewhere(settings, journal_keys)
+    given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
+    elsewhere = report_of(begun_elsewhere(settings.deployed, journal_keys, given))
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
     failed_stacks = stack_package.failures(settings)
     elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     replaced = replacement.replacements(entries)
-    problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere, *settings.mistakes]
+    problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere]
+    problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
     if elsewhere_hint:
         problems.insert(1, elsewhere_hint)
     failed_stack_lines = [f"stack {name}: {why}" for name, why in failed_stacks.items()]
@@ -112,7 +113,6 @@ def run(options: argparse.Namespace) -> int:
         return code
     if options.check:
         well = f"the agent is well: {agent['doing']}"
-        well += f"; {terminal.count(len(failed), 'deployment')} failed" if failed else ""
         well += "".join(f"; {each.sentence}" for each in replaced)
         terminal.say(terminal.line("; ".join([*problems, *failed_stack_lines]) or well))
         return code
@@ -123,8 +123,7 @@ def run(options: argparse.Namespace) -> int:
     for each in replaced:
         terminal.say(terminal.styled(terminal.line(f"{each.sentence} → {each.todo}"), "warn"))
     for record in records:
-        at = f"at revision {followed.short(record.revision)}" if record.revision else "no revision yet"
-        terminal.say(terminal.line(f"stack {record.name}: {at} of {record.source or 'its source'}"))
+        terminal.say(terminal.line(f"stack {record.name}: {record.progress} of {record.source or 'its source'}"))
     if stacks:
         states = settings.command("stack", "list")
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
@@ -214,13 +213,14 @@ def _waits(entry: Entry, state: Path) -> str:
     process = _daemon(state)
     if not process:
         return "not started yet: the next run starts it"
-    for obstacle in _blocked(state, health.read(state, process)):
+    report = health.read(state, process)
+    for obstacle in _blocked(state, report):
         keys = obstacle["deployments"]
         if why := keys.get(entry.key) if isinstance(keys, Mapping) else None:
             return f"cannot begin: {str(why).removeprefix(f'cannot start {entry.title}: ')}{_next_try(obstacle)}"
         if obstacle["reason"]:
             return f"cannot begin: {obstacle['reason']}{_next_try(obstacle)}"
-    return "waits for its turn"
+    return "waits for a reboot of the machine" if report.get("reboot") else "waits for its turn"
 
 
 def _daemon(state: Path) -> int:
@@ -242,7 +242,7 @@ def _agent(state: Path) -> dict[str, object]:
     return {
         "running": running,
         "process": holder[0] if running and holder else report.get("process"),
-        "version": report.get("version"),
+        "version": report.get("version") if not holder or report.get("process") == holder[0] else None,
         "started": report.get("started"),
         "doing": doing if running else "not running",
         "said": report.get("at"),
@@ -253,6 +253,8 @@ def _agent(state: Path) -> dict[str, object]:
         "channels": report.get("channels", []),
         "troubles": report.get("troubles", []),
         "blocked": blocked,
+        "current": bool(running and report.get("current")),
+        "starting": running and not health.is_settled(report),
         "silent": round(health.silence(report)) if running else 0,
     }
 
@@ -302,21 +304,23 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
         for source in sources
         if source not in away and source.get("trouble")
     ]
-    pending = [source for source in sources if source.get("working") is None and source.get("name") in TRANSPORTS]
-    problems += [f"{source.get('name')} has not answered yet" for source in pending]
-    if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
-        problems.append("no source has answered")
+    pending = [source for source in sources if source.get("working") is None]
+    waits = bool(pending) and bool(agent["starting"])
+    if not waits:
+        awaited = [source.get("name") for source in pending if source.get("name") in TRANSPORTS]
+        problems += [f"{name} has not answered yet" for name in awaited]
+        if agent["running"] and not any(source.get("working") for source in sources) and (sources or not following):
+            ever = any(source.get("answered") for source in sources)
+            problems.append("no source answers now" if ever else "no source has answered")
     troubles = agent["troubles"]
     problems += [str(trouble) for trouble in troubles] if isinstance(troubles, list) and agent["running"] else []
     late = [entry for entry in entries if entry.state is State.FINISHED and entry.tries]
     problems += [f"{terminal.count(len(late), 'result')} could not be delivered yet"] if late else []
     if agent["paused"]:
         problems.append("the agent is paused")
+    if age := health.outdated(agent) if agent["running"] else "":
+        problems.append(f"{age}: restart it")
     return problems
-
-
-def _begun_elsewhere(settings: Settings, keys: list[str]) -> list[str]:
-    return report_of(begun_elsewhere(settings.deployed, keys))
 
 
 def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:
@@ -345,6 +349,10 @@ def _show(agent: Mapping[str, object], problems: list[str]) -> None:
             continue
         moment = source.get("answered")
         last = f"answered {plan.clock(moment)}" if isinstance(moment, float) else "has not answered yet"
+        if source.get("working") is False and isinstance(since := source.get("since"), float):
+            last = (
+                f"failing since {plan.clock(since)}, last {last}" if isinstance(moment, float) else f"failing; {last}"
+            )
         terminal.say(terminal.line(f"source {source.get('name')}: {last}"))
     for channel in _maps(agent["channels"]) if agent["running"] else []:
         if not channel.get("lost"):

@@ -147,6 +147,8 @@ class Agent:
     def take_in(self, answers: Iterable[Answer], *, now: bool = False) -> None:
         """Take in the answers of sources, and decide which sources are used; `now` polls new ones at once."""
         arrivals = self.intake.take(answers)
+        if arrivals.is_back:
+            self.applier.hope()
         for trouble in arrivals.troubles:
             self._report.warn(trouble)
         for note in arrivals.notes:
@@ -226,14 +228,18 @@ class Agent:
         notes = {f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped}
         for line in self._warned.update("skipped", list(notes)):
             self._report.remarked(notes[line], line, warning=False)
-        self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries)))
+        given = {name for step in skipped for name in (step.deployment.key, step.deployment.id)}
+        self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries, given)))
 
     def work(self, timeout: float, wakeup: int, before: tuple[object, ...]) -> None:
         """Do what can be done, or wait at most `timeout` seconds for something to happen. Raises StateError.
 
         `wakeup` is a descriptor that also ends the wait, and `before` is the `pulse` before the look.
         """
+        answered = self.applier.work.answered
         self.applier.turn(timeout, (wakeup, self.collection.fileno()))
+        if self.applier.work.answered != answered:
+            self.collection.hope()
         if self.applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL)
         if self.pulse() != before:

@@ -146,7 +146,7 @@ class Daemon:
             if self._following and self._following.is_news:
                 return
             silent = bool(ready) and not answers  # a source could not remove its message from the queue, for example
-            if silent or self._status.is_due:
+            if silent or self._status.is_due or (answers and self._status.is_stale):
                 self._write_status()
 
     @property

@@ -35,6 +35,8 @@ class Arrivals:
     troubles: tuple[str, ...]
     """Troubles that were not reported before."""
     notes: tuple[str, ...]
+    is_back: bool = False
+    """True if a source answers again that has failed, so that results may be delivered again too."""
 
 
 class Intake:
@@ -60,6 +62,7 @@ class Intake:
         self._warned = Warned()
         self._documents_changed = self._sources_changed = False
         """This and the next two are what `take` returns next; they are kept so that nothing is lost if it fails."""
+        self._is_back = False
         self._troubles: list[str] = []
         self._notes: list[str] = []
         self.answered = False
@@ -82,7 +85,9 @@ class Intake:
             sources_changed=self._sources_changed,
             troubles=tuple(self._troubles),
             notes=tuple(self._notes),
+            is_back=self._is_back,
         )
+        self._is_back = False
         self._documents_changed = self._sources_changed = False
         self._troubles, self._notes = [], []
         return arrivals
@@ -158,6 +163,7 @@ class Intake:
         self.answered = True
         if silence in self._warned:
             self._notes.append(f"{answer.name} answers again")
+            self._is_back = True
         self._warn(silence, "")
         remark = condition.trouble if condition else ""
         self._warn(("remark", answer.key), f"{answer.name}: {remark}" if remark else "")

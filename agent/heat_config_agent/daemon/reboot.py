@@ -44,6 +44,8 @@ class Reboot:
         """Since when deployments wait, in monotonic seconds."""
         self._told: tuple[subprocess.Popen[bytes], tuple[str, ...], float] | None = None
         """The process of the reboot command, the command, and when it was started in monotonic seconds."""
+        self._is_late_told = False
+        """True if the report has the sentence `late`."""
         self._followed: tuple[str, ...] = ()
         """The stacks that follow a source, and of which a deployment waits for a reboot."""
         self._not_before = 0.0
@@ -106,10 +108,14 @@ class Reboot:
             self._failed(f"«{' '.join(command)}» cannot be started: {reason}")
         else:
             self._told = (process, command, time.monotonic())
+            self._is_late_told = False
 
     def _wait(self, process: subprocess.Popen[bytes], command: tuple[str, ...], since: float) -> None:
         """See whether the reboot command has failed; if it works, the agent ends with the machine."""
         code = process.poll()
+        if self.late and not self._is_late_told:
+            self._is_late_told = True
+            self._report.warn(self.late)
         if not code and time.monotonic() - since < SECONDS:
             return
         words = " ".join(command)

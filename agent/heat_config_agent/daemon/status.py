@@ -32,6 +32,9 @@ INTERVAL = 45.0
 
 The loop does not wake for it: with the default polling interval, the file is written at every second poll."""
 
+FRESH_INTERVAL = 5.0
+"""Seconds after which it is written again if a source has answered, so that `status` shows when that was."""
+
 LEAST_INTERVAL = 0.5
 """Seconds between two writes at least, so that a busy daemon does not write all the time."""
 
@@ -91,6 +94,8 @@ class StatusWriter:
         self._started = time.time()
         self._written = 0.0
         """When the files were last written, in monotonic seconds."""
+        self._answered = 0.0
+        """When a source had last answered then, in seconds since the epoch."""
         self._content: object = None
         """The content that was written then, without the times in it."""
         self._warned = Warned()
@@ -118,8 +123,11 @@ class StatusWriter:
         content = (line, sources, troubles, *journal, snapshot.followed, lost)
         now = time.monotonic()
         self.pending = content != self._content
-        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else INTERVAL):
+        answered = max((each.answered or 0.0 for each in snapshot.conditions.values()), default=0.0)
+        usual = FRESH_INTERVAL if answered > self._answered else INTERVAL
+        if not ended and now - self._written < (LEAST_INTERVAL if self.pending else usual):
             return
+        self._answered = answered
         self._content, self._written, self.pending = content, now, False
         current = self._health(snapshot, line, troubles, ended=ended)
         try:
@@ -139,6 +147,11 @@ class StatusWriter:
         """True if `write` should be called now: there is news, a watchdog, or the files are old."""
         old = time.monotonic() - self._written >= INTERVAL
         return self.pending or bool(self.notifier.watchdog) or old
+
+    @property
+    def is_stale(self) -> bool:
+        """True if `write` should be called after an answer of a source."""
+        return time.monotonic() - self._written >= FRESH_INTERVAL
 
     @property
     def delay(self) -> float:
@@ -186,6 +199,9 @@ class StatusWriter:
         undelivered = self._count(snapshot)
         if undelivered:
             parts.append(f"{undelivered} result{'s' if undelivered > 1 else ''} to deliver")
+        names = [record.name for record in snapshot.followed if record.begun and not record.trouble]
+        if names:
+            parts.append(f"carrying out a revision of {', '.join(names)}")
         if snapshot.reboots:
             parts.append("rebooting" if snapshot.rebooting else "about to reboot")
         silent = [each.name for each in snapshot.conditions.values() if each.working is False and not each.seldom]
@@ -193,7 +209,13 @@ class StatusWriter:
             parts.append(f"no answer from {', '.join(silent)}")
         if snapshot.paused:
             parts.append(snapshot.paused)
-        return "; ".join(parts) or ("idle" if snapshot.answered else "waiting for the first document")
+        waits = not snapshot.answered and (snapshot.conditions or not snapshot.followed)
+        parts = parts or ["waiting for the first document" if waits else "idle"]
+        if self._failed:
+            parts.append(f"{self._failed} deployment{'s' if self._failed > 1 else ''} failed")
+        parts += [record.problem.partition(": ")[2].partition(":")[0] for record in snapshot.followed if record.problem]
+        parts += [trouble.partition(": ")[0] for trouble in snapshot.troubles]
+        return "; ".join(parts)
 
     def _clock(self, snapshot: Snapshot) -> str:
         """Return the time of day at which blocked work is tried again."""
@@ -221,9 +243,11 @@ class StatusWriter:
         )
 
     def _count(self, snapshot: Snapshot) -> int:
-        """Return the number of results to be delivered; they are counted only when the journal has changed."""
+        """Return the number of results to be delivered, and count failures, if the journal has changed."""
         version = (snapshot.changes, len(snapshot.entries))
         if version != self._counted:
             self._counted = version
-            self._undelivered = sum(entry.state is State.FINISHED for entry in snapshot.entries.values())
+            entries = snapshot.entries.values()
+            self._undelivered = sum(entry.state is State.FINISHED for entry in entries)
+            self._failed = sum(entry.failed and entry.ended is not None and entry.left_at is None for entry in entries)
         return self._undelivered

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.model.deployment import CLEANUP_KEY, DELETE, Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import UsageError
@@ -27,7 +28,7 @@ def check(documents: Iterable[Document]) -> None:
     """Raise UsageError if two files have different deployments of one name without ids: they replace each other."""
     first: dict[str, tuple[object, str]] = {}
     for document in documents:
-        for entry in _entries(document) if document.located is not None else ():
+        for entry in _entries(document) if metadata.is_by_hand(document) else ():
             if not isinstance(entry, dict) or not _is_unnamed(entry):
                 continue
             name = str(entry["name"])
@@ -41,10 +42,14 @@ def check(documents: Iterable[Document]) -> None:
 def completed(documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes) -> list[Document]:
     """Return the documents with an id and an action in place of those that people have left out.
 
-    `entries` are those of the journal, and `key` is the secret key of the state directory.
+    `entries` are those of the journal, and `key` is the secret key of the state directory. Of different deployments of
+    one name, only the first gets an id: they would replace each other at each pass.
     """
+    first: dict[str, object] = {}
     return [
-        document if document.located is None else replace(document, content=_completed(document, entries, key))
+        replace(document, content=_completed(document, entries, key, first))
+        if metadata.is_by_hand(document)
+        else document
         for document in documents
     ]
 
@@ -64,9 +69,11 @@ def _is_unnamed(entry: object) -> bool:
     )
 
 
-def _completed(document: Document, entries: Mapping[str, Entry], key: bytes) -> object:
+def _completed(document: Document, entries: Mapping[str, Entry], key: bytes, first: dict[str, object]) -> object:
     filled = [
-        _edition(entry, entries, key) if isinstance(entry, dict) and _is_unnamed(entry) else entry
+        _edition(entry, entries, key)
+        if isinstance(entry, dict) and _is_unnamed(entry) and first.setdefault(entry["name"], entry) == entry
+        else entry
         for entry in _entries(document)
     ]
     if isinstance(document.content, Mapping) and "deployments" in document.content:

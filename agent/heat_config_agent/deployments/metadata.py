@@ -45,7 +45,7 @@ TYPES = ("String", "Number", "Boolean", "CommaDelimitedList", "Json")
 RARE = frozenset({"creation_time", "project", "no_echo", "replace_on_change"})
 """Those that only Heat writes."""
 
-NO_IDENTITY = "every deployment needs an id, or a name in its place"
+NO_IDENTITY = "every deployment needs an id, or a name of its own in its place"
 
 _TEMPLATES = {"heat_template_version": "HOT template", "tosca_definitions_version": "TOSCA service template"}
 
@@ -73,8 +73,11 @@ class Parsed:
     """False if the document has no list of deployments, so that it does not say which deployments have left."""
 
 
-def parse(document: Document) -> Parsed:
-    """Return all deployments of a document, in its order, and its mistakes."""
+def parse(document: Document, *, by_name: bool = False) -> Parsed:
+    """Return all deployments of a document, in its order, and its mistakes.
+
+    With `by_name`, a deployment with a name needs no id: `edition` has not completed the document yet.
+    """
     entries, where, mistake = _entries(document.content)
     if mistake:
         return Parsed((), tuple(_placed([mistake], document)), understood=False)
@@ -82,8 +85,7 @@ def parse(document: Document) -> Parsed:
     mistakes: list[Mistake] = []
     evidence = document.signatures, document.signed_configs
     for index, entry in enumerate(entries):
-        by_name = document.located is not None
-        deployment = _deployment(entry, f"{where}[{index}]", document.source, evidence, by_name=by_name)
+        deployment = _deployment(entry, f"{where}[{index}]", document, evidence, by_name=by_name)
         if document.located is not None:
             mistaken = tuple(_placed(deployment.mistakes, document))
             deployment = replace(deployment, located=document.located, mistakes=mistaken)
@@ -175,10 +177,15 @@ def _is_plain_component(entry: Mapping[str, object]) -> bool:
     )
 
 
+def is_by_hand(document: Document) -> bool:
+    """Return whether people write a document: its deployments need no ids."""
+    return document.located is not None or document.source in ("local", "file")
+
+
 def lacks_ids(documents: Iterable[Document]) -> bool:
     """Return whether a document that a person has written has a deployment without an id."""
     for document in documents:
-        if document.located is not None:
+        if is_by_hand(document):
             entries, _, _ = _entries(document.content)
             if not all(isinstance(entry, dict) and entry.get("id") for entry in entries):
                 return True
@@ -292,14 +299,15 @@ class _Entry:
 
 
 def _deployment(
-    raw: object, where: str, source: str, evidence: tuple[tuple[str, ...], tuple[str, ...]], *, by_name: bool
+    raw: object, where: str, document: Document, evidence: tuple[tuple[str, ...], tuple[str, ...]], *, by_name: bool
 ) -> Deployment:
-    """Return the deployment of an entry. With `by_name`, it needs no id if it has a name, see `edition`."""
+    """Return the deployment of an entry. With `by_name`, it needs no id if it has a name."""
+    source = document.source
     if not isinstance(raw, Mapping):
         mistake = Mistake(path=where, problem=f"expected an object that describes a deployment, not {kind_of(raw)}")
         return _unreadable(raw, where, source, mistake)
     entry = _Entry(raw, where)
-    identity = _identity(entry, by_name=by_name)
+    identity = _identity(entry, by_name=by_name, by_hand=is_by_hand(document))
     inputs = tuple(_inputs(entry))
     outputs = tuple(_outputs(entry))
     options = raw.get("options")
@@ -307,7 +315,7 @@ def _deployment(
         entry.wrong("options", f"expected an object, not {kind_of(options)}")
     deployment = Deployment(
         id=identity,
-        key=protocol.file_key(identity) if identity else _digest(raw),
+        key=key_of(identity) if identity else _digest(raw),
         name=entry.text("name") or identity,
         group=entry.text("group", "Heat::Ungrouped") or "Heat::Ungrouped",
         config=raw.get("config"),
@@ -327,7 +335,12 @@ def _deployment(
     return deployment if shown == deployment.name else replace(deployment, name=shown)
 
 
-def _identity(entry: _Entry, *, by_name: bool) -> str:
+def key_of(identity: str) -> str:
+    """Return the key of a deployment. An id that looks like the digest of another one gets a digest too."""
+    return protocol.file_key(f"id {identity}" if identity.startswith("sha256-") else identity)
+
+
+def _identity(entry: _Entry, *, by_name: bool, by_hand: bool) -> str:
     value = entry.data.get("id")
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # YAML's reading of an unquoted number
@@ -335,10 +348,8 @@ def _identity(entry: _Entry, *, by_name: bool) -> str:
         return value
     if value not in (None, ""):
         entry.wrong("id", f"expected text, not {kind_of(value)}")
-    elif not by_name:
-        entry.wrong("id", "every deployment needs an id")
-    elif not (isinstance(entry.data.get("name"), str) and entry.data["name"]):
-        entry.wrong("id", NO_IDENTITY)
+    elif not (by_name and isinstance(entry.data.get("name"), str) and entry.data["name"]):
+        entry.wrong("id", NO_IDENTITY if by_name or by_hand else "every deployment needs an id")
     return ""
 
 

@@ -76,6 +76,9 @@ class Step:
     """The time before which that run does not begin, in seconds since boot."""
 
 
+BEGUN_ELSEWHERE = "another agent began it and recorded no result"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Known:
     """The facts that a plan is made from, besides the deployments."""
@@ -84,6 +87,8 @@ class Known:
     """The entries of the journal, by key."""
     marked: Collection[str] = ()
     """The keys with a file in the folder `deployed/`."""
+    begun: Collection[str] = ()
+    """The keys and ids with such a file of which another agent has begun a run and recorded no result."""
     folder: str = ""
     """The path of that folder; empty if it does not exist, so that a missing file means nothing."""
     back: Collection[str] = ()
@@ -173,7 +178,10 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
     if entry is None:
-        if deployment.key in known.marked or deployment.id in known.marked:
+        another = known.entries.get(deployment.id)  # its key is the id of this one: the file is its own
+        if deployment.key in known.begun or (deployment.id in known.begun and another is None):
+            return Step(verb=Verb.SKIP, deployment=deployment, reason=BEGUN_ELSEWHERE)
+        if deployment.key in known.marked or (deployment.id in known.marked and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
     if entry.again:
@@ -203,10 +211,30 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.state is State.SUPERSEDED:
         sentence = f"{_settled(entry)}; the result is not kept any more, and nothing is run again"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
+    if is_corrected(deployment, entry):
+        return _new(deployment, known, "nothing of it has run, and its mistakes are corrected")
     reason = _settled(entry)
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"
     return Step(verb=Verb.SKIP, deployment=deployment, reason=reason, tool=entry.tool)
+
+
+def is_corrected(deployment: Deployment, entry: Entry) -> bool:
+    """Return whether a deployment was answered because of its mistakes alone, and has none now.
+
+    A server that has had the failure waits for nothing any more.
+    """
+    code = (entry.values or {}).get("deploy_status_code")
+    never_ran = entry.run is None and entry.started is None and entry.reason not in (_LOST, _DAMAGED)
+    return (
+        entry.state is State.UNASKED
+        and code == UNKNOWN
+        and never_ran
+        and bool(entry.document)
+        and entry.document != deployment.document
+        and not deployment.mistakes
+        and not deployment.target.wanted
+    )
 
 
 def _attempt(deployment: Deployment, entry: Entry, known: Known) -> Step:

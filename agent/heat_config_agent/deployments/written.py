@@ -93,7 +93,7 @@ _ALONE = {"id", "group", "config"}
 
 
 def _parsed(value: object) -> metadata.Parsed:
-    return metadata.parse(Document(source="", content=value, located=lambda mistake: mistake))
+    return metadata.parse(Document(source="", content=value), by_name=True)
 
 
 def _way(reading: Reading, path: str) -> Path:

@@ -62,9 +62,13 @@ def check_followed(settings: Settings) -> Iterator[Finding]:
         if record is None:
             yield warning("follow", f"{name}: the source was not asked yet", settings.command("follow", name))
         elif record.problem:
-            yield failed("follow", record.problem.removeprefix("follow "), "correct the source or its section")
+            todo = "correct the source or its section"
+            if record.failed and not record.trouble:
+                shown = settings.command("stack", "show", name)
+                todo = f"`{shown}` has the reason; a new commit, even an empty one, is tried again"
+            yield failed("follow", record.problem.removeprefix("follow "), todo)
         else:
-            yield ok("follow", f"{name} is at revision {followed.short(record.revision)}")
+            yield ok("follow", f"{name}: {record.progress}")
 
 
 def check_settings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
@@ -329,11 +333,16 @@ def check_agent(
             f"os-collect-config runs too (process {collector}): both may carry out the same deployments",
             "heat-config-agent migrate --plan",
         )
-    if begun := begun_elsewhere(deployed, keys):
+    report = health.read(directory, holder[0]) if holder is not None and holder[1] == lock.DAEMON else {}
+    skipped = report.get("skipped") if report.get("current") else None
+    given = None
+    if isinstance(skipped, list):
+        given = {str(each.get(name)) for each in skipped if isinstance(each, dict) for name in ("key", "id")}
+    if begun := begun_elsewhere(deployed, keys, given):
         yield warning(
             check,
             f"{report_of(begun)[0]}: this agent does not run it, and Heat may be waiting",
-            f"if it is not running any more, remove its file in {deployed} to run it again",
+            f"if it is not running any more: heat-config-agent retry {begun[0]}, to run it here",
         )
     if holder is None:
         if not collector:
@@ -388,6 +397,8 @@ def _running(process: int, report: Mapping[str, object], state: Path) -> Iterato
         yield failed(check, f"it is running (process {process}), and {doing}", "the checks above have the cause")
     else:
         yield ok(check, f"it is running (process {process}): {doing}")
+    if age := health.outdated(report) if report.get("process") == process else "":
+        yield warning(check, age, f"systemctl restart {reach.unit()} (runs go on)")
     sources = report.get("sources")
     for source in sources if isinstance(sources, list) else []:
         if isinstance(source, Mapping) and source.get("working") is False:

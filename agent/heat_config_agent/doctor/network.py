@@ -149,6 +149,10 @@ def check_no_proxy() -> Iterator[Finding]:
         )
 
 
+REFUSED_LOGIN = "«Keystone refuses the login» in docs/troubleshoot.md"
+"""The section that says what to do; an update of the stack makes no new user and sets no password."""
+
+
 def check_login(
     check: str,
     credentials: Credentials,
@@ -174,7 +178,7 @@ def check_login(
         todo = (
             f"check that auth_url of [{check}] is Keystone's"
             if "404" in reason
-            else "user_id or password are out of date, or the stack was deleted: update the stack"
+            else f"have its password in Keystone set to the one in [{check}], or its user made again: {REFUSED_LOGIN}"
         )
         yield failed(check, f"Keystone rejects the login of user {credentials.user_id}: {reason}", todo)
         return

@@ -185,7 +185,7 @@ class Asking:
             text = "the queue is accessible; no message was taken" if name == "zaqar" else "it has no metadata"
             yield ok(name, text)
             return
-        parsed = metadata.parse(answer.document)
+        parsed = metadata.parse(answer.document, by_name=metadata.is_by_hand(answer.document))
         if not parsed.understood:
             yield failed(name, f"its document is not metadata: {parsed.mistakes[0]}")
             return

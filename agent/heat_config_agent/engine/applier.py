@@ -104,6 +104,10 @@ class Applier:
         """Retry now to send the results that wait for their next try."""
         self._delivery.hurry()
 
+    def hope(self) -> None:
+        """Retry to send the results that wait for their next try, because their servers may be back."""
+        self._delivery.hope()
+
     def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
         self._ground = replace(self._ground, tools=tools, defaults=run_settings.defaults)
@@ -147,7 +151,7 @@ class Applier:
         self._offer = replace(self._offer, only=only, unconfirmed=unconfirmed)
         self._run_inputs.tidy_all()
         view = survey(
-            documents,
+            self._completed(documents),
             self._journal.entries,
             self._ground,
             only=only,
@@ -164,6 +168,15 @@ class Applier:
         if complete and not self._run_inputs:
             self._idle.remember(documents, steps)
         return steps
+
+    def _completed(self, documents: list[Document]) -> list[Document]:
+        """Return the documents with ids and actions for the deployments that people have written without an id."""
+        if not metadata.lacks_ids(documents):
+            return documents
+        from heat_config_agent.deployments import edition  # noqa: PLC0415  # documents of servers have ids
+        from heat_config_agent.state import edition_key  # noqa: PLC0415
+
+        return edition.completed(documents, self._journal.entries, edition_key.read(self._ground.state, make=True))
 
     def nothing_new(self, documents: list[Document], *, unconfirmed: Collection[str] = ()) -> bool:
         """Return whether to offer these documents would do nothing, as it did the last time."""

@@ -83,12 +83,20 @@ class Completion:
         step = Step(verb=Verb.RESUME, deployment=deployment, reason=reason, job=job)
         self.break_off(step, BrokenOff(UNKNOWN, f"it asked for a reboot, and {reason}"))
 
-    def finish(self, step: Step, reply: Reply, reason: str = "") -> None:
-        """Put a deployment's result on record. It is sent once it is on disk, see `Mailroom.publish`."""
+    def _lack(self, step: Step, run: Run, code: int | None) -> str:
+        """Return what the machine lacked at the end of a run; empty if nothing."""
+        outputs = [run.outputs] if step.deployment.outputs else []
+        return run_folder.shortage_of_output([self._launcher.folder(step.deployment.key), *outputs], run.working, code)
+
+    def finish(self, step: Step, reply: Reply, reason: str = "", lack: str = "") -> None:
+        """Put a deployment's result on record. It is sent once it is on disk, see `Mailroom.publish`.
+
+        `lack` says what the machine lacked at the end of its run.
+        """
         deployment = self._launcher.revealed(step.deployment) or step.deployment
         entry = self._journal.entries[step.deployment.key]
         attempts = entry.attempts + (entry.state is State.RUNNING) if entry.attempts else 0
-        self._record(step, result.make(reply, deployment, reason, self._attempts.alive, attempts=attempts))
+        self._record(step, result.make(reply, deployment, reason, self._attempts.alive, attempts=attempts, lack=lack))
 
     def give_up(self, step: Step) -> bool:
         """Answer a deployment as failed if the agent was aborted again and again before it ran.
@@ -121,7 +129,7 @@ class Completion:
         if wanted and self._try_again(step, run, reply):
             return "retry"
         if status_code(reply) != REBOOT or not wanted:
-            self.finish(step, reply)
+            self.finish(step, reply, lack=self._lack(step, run, status_code(reply)))
             return None
         if self._journal.entries[key].reboots >= REBOOTS:
             self.finish(step, reply, f"it asked for a reboot more than {REBOOTS} times")

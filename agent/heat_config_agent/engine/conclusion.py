@@ -43,6 +43,8 @@ class RunEnd:
     """True if the machine has not been rebooted since the run began."""
     unreadable: str = ""
     """The reason why the record of its end cannot be read; empty if it can."""
+    displaced: bool = False
+    """True if the record of its end was removed or replaced, as by the command itself."""
     had_ended: bool = False
     """True if the command ended before the machine went down."""
     had_remains: bool = False
@@ -97,6 +99,8 @@ def _loss(end: RunEnd) -> str:
     """Return in a sentence why it is not known how a run ended."""
     if end.unreadable:
         reason = f"it is not known how it ended: cannot read the record of it: {end.unreadable}"
+    elif end.displaced:
+        reason = "it is not known how it ended: the record of it was removed or replaced while it ran"
     elif end.same_boot:
         reason = "interrupted: its supervisor was killed, so it is not known how it ended"
     else:

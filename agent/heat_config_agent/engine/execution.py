@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.admission import Admission
 from heat_config_agent.engine.completion import Completion, run_of
@@ -138,7 +139,7 @@ def _job(step: Step) -> Job:
 def _cleaned(step: Step, entries: Mapping[str, Entry]) -> Run | None:
     """Return the run that a cleanup removes the work of; None for other steps."""
     left = step.deployment.document.get(protocol.LEAVES)
-    entry = entries.get(protocol.file_key(left)) if isinstance(left, str) else None
+    entry = entries.get(metadata.key_of(left)) if isinstance(left, str) else None
     return entry.run if entry else None
 
 

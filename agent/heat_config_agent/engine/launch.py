@@ -97,6 +97,8 @@ class Launcher:
             if refusal := policy.mistake or policy.refusal(job):
                 return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
             job = replace(job, limit=job.limit or policy.limit(self.settings.limit))
+            if (names := policy.variables(job)) is not None:
+                job = replace(job, request={**job.request, protocol.VARIABLES: sorted(names)})
         key = job.deployment.key
         folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
         place = protocol.workplace(job.tool.name, folder, self.settings.root, self.settings.environment)
@@ -258,6 +260,7 @@ class Launcher:
         return RunEnd(
             same_boot=same_boot,
             unreadable=run_folder.unreadable(folder, run),
+            displaced=same_boot and run_folder.is_displaced(folder, run),
             had_ended=not same_boot and run_folder.has_run(folder),
             had_remains=supervisor.end_remains(run),
         )

@@ -62,7 +62,7 @@ def begun(step: Step, run: Run) -> Notice:
 def ended(step: Step, entry: Entry) -> Notice:
     """Return the notice that the result of a deployment is known."""
     took = f" after {duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
-    why = entry.reason or (step.reason if entry.failed or not entry.run else "")
+    why = entry.reason or (step.reason if entry.failed or step.verb is Verb.ANSWER else "")
     why = concealer(step.deployment).text(why)
     word, priority = ("FAILED", _ERROR) if entry.failed else ("done", _NOTICE)
     text = f"{word}{took}: {why}" if why else f"{word}{took}"

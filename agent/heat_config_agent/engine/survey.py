@@ -17,7 +17,7 @@ from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_agent.runs import run_folder
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_agent.state.deployed import Deployed
+from heat_config_agent.state.deployed import Deployed, is_unfinished
 from heat_config_agent.state.entries import Entries
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
@@ -77,7 +77,9 @@ def survey(
     """
     deployments, sources, mistakes = metadata.parse_all(list(documents), parse)
     now = time.time()
-    concerned = entries.concerning([deployment.key for deployment in deployments], sources)
+    keys = [deployment.key for deployment in deployments]
+    keys += [deployment.id for deployment in deployments if deployment.id != deployment.key]  # perhaps another's key
+    concerned = entries.concerning(keys, sources)
     due = cleanup.due(deployments, sources, concerned, now)
     deployments = [*due.left, *deployments]  # cleanups first: new deployments may need the same place
     known = facts(deployments, concerned, ground, now=now, back=due.back, are_few=are_few)
@@ -111,6 +113,7 @@ def facts(
     return Known(
         entries=entries,
         marked=marked,
+        begun=_begun(deployments, entries, marked, ground.deployed.directory),
         folder="" if present is None else str(ground.deployed.directory),
         back=back,
         ran=_ran([each.key for each in deployments if _may_be_lost(entries.get(each.key))], f"{ground.state}/runs"),
@@ -120,6 +123,15 @@ def facts(
         policy=with_verified(policy_in_force(), deployments) if may_run else None,
         defaults=ground.defaults,
     )
+
+
+def _begun(
+    deployments: Iterable[Deployment], entries: Mapping[str, Entry], marked: Collection[str], folder: Path
+) -> Collection[str]:
+    """Return the names of the files of deployments that another agent has begun and given no result."""
+    names = {name for each in deployments if each.key not in entries for name in (each.key, each.id)}
+    names.intersection_update(marked)
+    return {name for name in names if is_unfinished(folder, name)} if names else ()
 
 
 def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> Policy | None:
@@ -134,6 +146,8 @@ def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> P
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:
     """Return False for a deployment that the plan does not run: it is settled, and nothing asks for a new run."""
     if entry is None or not entry.settled or entry.again or entry.key in back:
+        return True
+    if plan.is_corrected(deployment, entry):
         return True
     return deployment.action == cleanup.ACTION or bool(entry.marked and entry.key not in marked)
 

@@ -38,6 +38,11 @@ class Workload:
         self._launcher.printed = number
 
     @property
+    def answered(self) -> int:
+        """The number of results so far that servers have accepted, or refused for good."""
+        return self._delivery.answered
+
+    @property
     def at_rest(self) -> bool:
         """True if nothing runs, waits for its turn or for a reboot, or has to be delivered."""
         return not (self._launcher.active or self._queue or self._queue.rebooting) and self._delivery.due is None

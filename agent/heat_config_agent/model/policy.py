@@ -106,17 +106,43 @@ class Policy:
                 if (why := self.verified.get(signature, "it was not checked"))
             )
             return next((f"the signature of the document does not count: {why}" for why in bad), "")
+        if isinstance(names := self._declared(job), str):
+            return names
+        others = [each.name for each in deployment.inputs if not each.name.startswith(_HEATS)]
+        if names is None and others:
+            return f"the signed list does not name the inputs of the config, and there is {others[0]}: sign it again"
+        return ""
+
+    def variables(self, job: Job) -> frozenset[str] | None:
+        """Return the inputs that may become variables of a job's environment; None for all.
+
+        The signature of a config does not cover the inputs, which are those that the author of the metadata chose.
+        """
+        deployment = job.deployment
+        if self.signers is None or deployment.action == CLEANUP or deployment.signatures:
+            return None
+        names = self._declared(job)
+        return names if isinstance(names, frozenset) else frozenset()
+
+    def _declared(self, job: Job) -> frozenset[str] | str | None:
+        """Return the inputs that the signed lists declare for the config of a job; None if they have no such names.
+
+        Returns the reason as text if no list counts that has the config.
+        """
         digest = signed.config_digest(job.config.tool, job.config.config, job.config.options)
         reason = "neither the document nor the config is signed"
-        for signature in deployment.signed_configs:
+        is_listed, names = False, None
+        for signature in job.deployment.signed_configs:
             why = self.verified.get(signature, "it was not checked")
             try:
-                if not why and digest in signed.configs(signature.partition("\n")[2]):
-                    return ""
+                listed = {} if why else signed.configs(signature.partition("\n")[2])
             except ValueError as error:
-                why = str(error)
+                why, listed = str(error), {}
+            if digest in listed:
+                is_listed, more = True, listed[digest]
+                names = more if names is None else names | (more or frozenset())
             reason = f"the signed list does not count: {why}" if why else "the config is not in the signed list"
-        return reason
+        return names if is_listed else reason
 
     def unreachable(self, url: str) -> str:
         """Return the sentence that refuses to reach a URL; empty if it may be reached. Names are not resolved."""
@@ -140,6 +166,10 @@ class Policy:
 
     def _sentence(self, rule: str, why: str) -> str:
         return f"refused by the rule {rule} of {self.file}: {why}"
+
+
+_HEATS = "deploy_"
+"""The beginning of the inputs that Heat adds, which no program takes for a setting."""
 
 
 def _never(job: Job, option: str, why: str) -> str:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 FILES = "heat-config-files"
 """The namespace of signatures of lists of files."""
@@ -32,7 +32,7 @@ MOST_LISTS = 50
 
 _ARMORED = re.compile(rf"{BEGIN}\n((?:[A-Za-z0-9+/=]{{1,1000}}\n)+){END}\n?")
 
-_LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f]{1,1000})\n")
+_LINE = re.compile(r"([0-9a-f]{64})  ([^\x00-\x1f\x7f]{1,20000})\n")
 
 
 def evidence(namespace: str, signed: str) -> str:
@@ -93,9 +93,38 @@ def files(signed: str) -> dict[str, str]:
     return digests
 
 
-def configs(signed: str) -> frozenset[str]:
-    """Return the digests of configs in a signed list. Their names are for the reader. Raises ValueError."""
-    return frozenset(digest_of for _, digest_of in _listed(signed))
+def configs(signed: str) -> dict[str, frozenset[str] | None]:
+    """Return the declared inputs of each config in a signed list, by digest; None if the list does not name them.
+
+    The names of the configs are for the reader. Raises ValueError.
+    """
+    found: dict[str, frozenset[str] | None] = {}
+    for name, digest_of in _listed(signed):
+        declared, known = _inputs(name), found.get(digest_of)
+        found[digest_of] = declared if known is None else known | (declared or frozenset())
+    return found
+
+
+def config_line(digest_of: str, name: str, inputs: Iterable[str]) -> str:
+    """Return the line of a config: its digest, its name for the reader, and the inputs that it declares."""
+    return f"{digest_of}  {name}  {json.dumps(sorted(inputs))}\n"
+
+
+def name_of(line: str) -> str:
+    """Return the name in a line of a list of files or configs."""
+    name = line.rstrip("\n").partition("  ")[2]
+    return name if _inputs(name) is None else name.rpartition("  [")[0]
+
+
+def _inputs(name: str) -> frozenset[str] | None:
+    """Return the inputs at the end of a config's name; None if there are none, as in lists of earlier versions."""
+    _, bracket, listed = name.rpartition("  [")
+    try:
+        values = json.loads(f"[{listed}") if bracket else None
+    except ValueError:
+        return None
+    is_list = isinstance(values, list) and all(isinstance(value, str) for value in values)
+    return frozenset(values) if is_list and values is not None else None
 
 
 def digest(content: bytes) -> str:

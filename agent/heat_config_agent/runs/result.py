@@ -19,12 +19,14 @@ def make(
     alive: Callable[[], object] = lambda: None,
     *,
     attempts: int = 0,
+    lack: str = "",
 ) -> Result:
     """Return the result: secrets masked, short enough for a signal, and judged by Heat's rules.
 
     `reason` says for people why the deployment failed, if the reply does not. It may contain values of inputs, which
     are masked too. `alive` is called from time to time: masking many secrets in much text takes a while.
-    `attempts` is the number of runs if the option `retry` was the reason for some, else 0.
+    `attempts` is the number of runs if the option `retry` was the reason for some, else 0. `lack` says what the machine
+    lacked at the end of the run; empty if nothing.
     """
     limit = QUEUE_LIMIT if deployment.target.kind == "zaqar" else BODY_LIMIT
     redact = redactor(deployment)
@@ -51,6 +53,12 @@ def make(
         if isinstance(stderr, str):
             values["deploy_stderr"] = f"{attempts} attempts were made, as the option retry says\n{stderr}"
         why = f"{why} ({attempts} attempts)" if why else f"{attempts} attempts"
+    if lack:
+        stderr = values.get("deploy_stderr") or ""
+        if isinstance(stderr, str):
+            stderr += "" if not stderr or stderr.endswith("\n") else "\n"
+            values["deploy_stderr"] = f"{stderr}{lack}\n"
+        why = f"{why}; {lack}" if why else lack
     return Result(values=values, failed=failed, reason=conceal.text(why))
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import PASSING
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Ended
+from heat_config_hooks.reply import CANNOT_START
 
 UNSTARTED, FLUSHED = "unstarted", "flushed"
 RESOLVED = "resolved.json"
@@ -66,6 +68,26 @@ def check_room(directory: str | Path) -> None:
     """Raise OSError if the disk of a run has no room for its output. Some file systems do not say how much is free."""
     if (room := _room(directory)) is not None and room < ROOM:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(directory))
+
+
+def shortage_of_output(directories: Sequence[str | Path], working: str, code: int | None) -> str:
+    """Return why a run may have lost output, or could not run its script, if its disks say so; else nothing.
+
+    `directories` are those of its output, and `working` is the folder of its script.
+    """
+    for directory in directories:
+        with contextlib.suppress(OSError):  # there is no such folder
+            if (room := _room(directory)) is not None and room < _LEAST:
+                return f"{os.strerror(errno.ENOSPC)}: {directory}, so its output may be incomplete"
+    if code == CANNOT_START:
+        with contextlib.suppress(OSError):
+            if os.statvfs(working).f_flag & os.ST_NOEXEC:
+                return f"nothing can be run in {working}: its file system is mounted with noexec"
+    return ""
+
+
+_LEAST = 4096
+"""Bytes. If fewer are free when a run ends, the end of its output may be lost."""
 
 
 def _room(directory: str | Path) -> int | None:
@@ -156,6 +178,11 @@ def noted_ending(directory: Path, run: Run) -> str:
     content = _status(directory, run)
     valid = len(content) == len(_PENDING) and content[_CODE - 1 : _CODE] == content[-1:] == b"\n"
     return content[_CODE:].decode("utf-8", "replace").strip().removeprefix("-") if valid else ""
+
+
+def is_displaced(directory: Path, run: Run) -> bool:
+    """Return True if the status file of a run is no longer the one that the agent has made."""
+    return len(_status(directory, run)) != len(_PENDING)
 
 
 def unreadable(directory: Path, run: Run) -> str:

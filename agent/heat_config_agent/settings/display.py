@@ -14,16 +14,19 @@ from heat_config_agent.settings.kinds import Setting
 def setting(row: Setting, value: object) -> object:
     """Return the value of a setting for people: secrets are masked, and so are the query and the user of a URL."""
     if row.name in ("environment", "parameters") and isinstance(value, tuple):
-        return tuple(_pair(pair) for pair in value)
+        return tuple(_pair(pair, secret=row.name == "parameters") for pair in value)
     if isinstance(value, str) and "url" in row.name:
         return url(value)
     return MASK if row.secret and value else value
 
 
-def _pair(text: str) -> str:
+def _pair(text: str, *, secret: bool) -> str:
+    """Return NAME=VALUE for people. Any parameter may be one that its template hides, so its value is `secret`."""
     name, sign, value = text.partition("=")
     if not sign:
         return MASK
+    if secret:
+        return f"{name}={MASK}"
     return f"{name}={MASK if re.search(TELLING, name) else url(value) if '://' in value else value}"
 
 

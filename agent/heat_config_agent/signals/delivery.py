@@ -87,6 +87,8 @@ class _Result:
     again: float | None = None
     """When to send it again; None while a try has no outcome yet."""
     tries: int = 0
+    is_asked_to_wait: bool = False
+    """True if the server has said when it wants the next try."""
 
 
 class Delivery:
@@ -97,6 +99,8 @@ class Delivery:
         self._outbox = outbox
         self._patience = patience
         self._results: dict[str, _Result] = {}
+        self.answered = 0
+        """The number of results that servers have accepted, or refused for good."""
 
     def __contains__(self, key: object) -> bool:
         """Return whether a result is being sent, or waits for its next try."""
@@ -115,6 +119,12 @@ class Delivery:
         """Retry now every result that waits for its next try."""
         for result in self._results.values():
             result.again = None if result.again is None else 0.0
+
+    def hope(self) -> None:
+        """Retry now the results that wait for their next try, unless their server has asked to wait."""
+        for result in self._results.values():
+            if result.again is not None and not result.is_asked_to_wait:
+                result.again = 0.0
 
     @property
     def busy(self) -> bool:
@@ -153,6 +163,7 @@ class Delivery:
     def outcomes(self) -> list[Outcome]:
         """Return the outcomes since the last call, and send the results again whose time has come."""
         outcomes = [self._settled(outcome) for outcome in self._outbox.outcomes() if outcome.key in self._results]
+        self.answered += sum(outcome.fate is not Fate.RETRY for outcome in outcomes)
         now = time.monotonic()
         for key in [key for key, result in self._results.items() if result.again is not None and result.again <= now]:
             self._post(key)
@@ -180,7 +191,7 @@ class Delivery:
         again = time.monotonic() + max(back_off(result.tries), outcome.wait)
         if self._patience is not None and again > result.first + self._patience:
             return False
-        result.again = again
+        result.again, result.is_asked_to_wait = again, outcome.wait > 0
         return True
 
     def _is_patient(self, result: _Result) -> bool:

@@ -20,6 +20,9 @@ PAGE = "it is a web page, so another server has answered"
 PAGE_HINT = "is there a proxy, or a network with a login page, in between?"
 """The message and the hint if a server answers with a web page."""
 
+LOGIN_HINT = "are user_id and password still those of the stack's user, and auth_url and project_id right?"
+"""The hint if Keystone denies the login."""
+
 
 class Source(Protocol):
     """A place that documents come from."""

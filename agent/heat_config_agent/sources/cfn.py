@@ -186,7 +186,7 @@ def _advice(status: int, code: str, message: str, *, denied: bool) -> str:
         return "does the stack still exist, and does it have that resource?"
     if status in (300, 404):
         return "does metadata_url of [cfn] lead to Heat's CloudFormation API?"
-    return "Heat also answers this if it does not know access_key_id" if status == 500 else ""
+    return "Heat also answers this if it does not know access_key_id, or cannot reach Keystone" if status == 500 else ""
 
 
 def signed(parameters: Mapping[str, str], secret: str, host: str, path: str) -> str:

@@ -35,12 +35,22 @@ _READ = """
 set -e
 mount -o ro,nosuid,nodev,noexec"$3" -- "$1" "$2"
 for name in user_data meta_data.json; do
-    file=$2/openstack/latest/$name
-    if [ -f "$file" ]; then wc -c <"$file"; cat -- "$file"; else echo 0; fi
+    file=$(readlink -f -- "$2/openstack/latest/$name") || file=
+    case $file in
+        "$2"/*|"") ;;
+        *) echo "the link $name leads out of the drive" >&2; exit 1;;
+    esac
+    size=0
+    if [ -f "$file" ]; then size=$(wc -c <"$file"); fi
+    if [ "$size" -gt "$4" ]; then size=$4; fi
+    echo "$size"
+    if [ "$size" -gt 0 ]; then head -c "$size" -- "$file"; fi
 done
 umount -- "$2"
 """
 """Mounts the device $1 at $2 with the further options $3, and prints the size and the content of each file.
+
+A file is cut at $4 bytes. A link that leads out of the drive is refused.
 
 It runs in a mount namespace of its own: no other process sees the mount, and it ends with this process."""
 
@@ -75,7 +85,7 @@ class ConfigDrive:
             raise SourceError(f"cannot read the config drive {place}: {error.strerror}") from error
         if stat.S_ISDIR(status.st_mode):
             self._read = None
-            return self._take(_content(place / USER_DATA), _content(place / META_DATA))
+            return self._take(_content(place, USER_DATA), _content(place, META_DATA))
         if not (stat.S_ISBLK(status.st_mode) or stat.S_ISREG(status.st_mode)):
             raise SourceError(f"cannot read the config drive {place}: it is not a directory, device or image")
         identity = (status.st_dev, status.st_ino, status.st_rdev, status.st_size, status.st_mtime_ns)
@@ -148,7 +158,8 @@ def _mounted(device: Path, *, image: bool) -> tuple[bytes, bytes]:
         raise SourceError(f"cannot mount the config drive {device}: only root can", hint="mount it, or run as root")
     try:
         with tempfile.TemporaryDirectory(prefix="heat-config-drive-") as place:  # 0700
-            script = ["sh", "-c", _READ, "sh", str(device), place, ",loop" if image else ""]
+            most = str(user_data.LARGEST + 1)
+            script = ["sh", "-c", _READ, "sh", str(device), os.path.realpath(place), ",loop" if image else "", most]
             process = subprocess.Popen(
                 ["unshare", "--mount", "--propagation", "private", "--", *script],
                 stdin=subprocess.DEVNULL,
@@ -188,8 +199,11 @@ def _ended(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
     return printed, next(iter(complaint.decode("utf-8", "replace").strip().splitlines()), "")
 
 
-def _content(path: Path) -> bytes:
-    """Return the content of a file, cut one byte above the limit of user data; empty if there is no file."""
+def _content(place: Path, name: str) -> bytes:
+    """Return the content of a file of a drive, cut one byte above the limit of user data; empty if there is no file."""
+    path = place / name
+    if not f"{os.path.realpath(path)}/".startswith(f"{os.path.realpath(place)}/"):
+        raise SourceError(f"cannot read {path}: it is a link that leads out of the drive")
     try:
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

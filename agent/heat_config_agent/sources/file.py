@@ -298,6 +298,8 @@ def _object(path: Path, *, others: bool) -> tuple[dict[str, object], tuple[str, 
     data = _regular(path)
     signatures = _signatures(path, data)
     content = _loaded(files.text_of(data), path, signatures)
+    if isinstance(content, list) or (isinstance(content, dict) and isinstance(content.get("deployments"), list)):
+        content = _loaded(data, path, signatures)
     if isinstance(content, list):
         return {"deployments": content}, signatures
     if not isinstance(content, dict):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
-from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach, credentials
+from heat_config_agent.sources.base import LOGIN_HINT, PAGE, PAGE_HINT, Reach, credentials
 from heat_config_agent.sources.last_answer import LastAnswer
 from heat_config_hooks import strict_json
 
@@ -52,7 +52,7 @@ class Heat:
         except DeniedError as error:
             raise AccessError(
                 f"cannot ask Heat for the metadata: {error}",
-                hint="are auth_url, user_id, password and project_id still those of the stack's user?",
+                hint=LOGIN_HINT,
             ) from error
         except UnreachableError as error:
             raise SourceError(f"cannot ask Heat for the metadata: {error}") from error

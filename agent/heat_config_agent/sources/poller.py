@@ -150,6 +150,12 @@ class Collection:
         for asked in self._asked.values():
             asked.pace.stir(self._schedule(asked), time.monotonic())
 
+    def hope(self) -> None:
+        """Poll failing sources soon, because a server has answered that may be theirs, or is reached as they are."""
+        for asked in self._asked.values():
+            if asked.since is None:
+                asked.pace.hope(self._schedule(asked))
+
     def hurry(self) -> None:
         """Make every source due now."""
         for asked in self._asked.values():

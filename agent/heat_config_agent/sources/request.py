@@ -26,9 +26,11 @@ SETTLED_SECONDS = 2.0
 _TAG = re.compile(r"[!-~]{1,1024}")
 _PLACE = re.compile(r"[\w.:\[\]-]{1,255}", re.ASCII)
 
+_EXPIRED = "the URL has expired, or Swift's key for it was changed: have the key set back, or give the agent a new URL"
+
 _HINTS = {
-    401: "has the URL expired, or has Swift's key for signed URLs been changed?",
-    403: "has the URL expired, or has Swift's key for signed URLs been changed?",
+    401: _EXPIRED,
+    403: _EXPIRED,
     404: "does the stack still exist?",
     410: "does the stack still exist?",
 }

@@ -115,6 +115,11 @@ class Pace:
         if not self.failures:
             self.at = min(self.at, now + schedule.least)
 
+    def hope(self, schedule: Schedule) -> None:
+        """Make a failing source due again soon after its last poll, because its server may be back."""
+        if self.failures:
+            self.at = min(self.at, self.asked + schedule.after_error(0))
+
     def ring(self) -> None:
         """Make it due now, because it has news."""
         self.at = _NOW

@@ -31,7 +31,7 @@ from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
-from heat_config_agent.sources.base import Reach, credentials
+from heat_config_agent.sources.base import LOGIN_HINT, Reach, credentials
 from heat_config_hooks import strict_json
 from heat_config_hooks.values import dataclass
 
@@ -254,7 +254,7 @@ class Zaqar:
                 seconds=until - time.monotonic(),
             )
         except DeniedError as error:
-            raise AccessError(f"{failure}: {error}") from error
+            raise AccessError(f"{failure}: {error}", hint=LOGIN_HINT) from error
         except UnreachableError as error:
             raise SourceError(f"{failure}: {error}") from error
         if 200 <= answer.status < 300:

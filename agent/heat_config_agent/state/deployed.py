@@ -146,11 +146,17 @@ def kept(path: Path) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def begun_elsewhere(deployed: Path, known: Collection[str]) -> list[str]:
+def is_unfinished(deployed: Path, name: str) -> bool:
+    """Return whether another agent has begun the deployment of the file `NAME.json`, and given no result."""
+    return not os.path.lexists(f"{deployed}/{name}.notify.json") and _has_content(deployed / f"{name}.json")
+
+
+def begun_elsewhere(deployed: Path, known: Collection[str], given: Collection[str] | None = None) -> list[str]:
     """Return the ids of deployments that another agent, such as heat-agents, has begun and given no result.
 
-    heat-agents write `ID.json` before a run and `ID.notify.json` after it. `known` are the keys in the journal. An
-    empty `ID.json` does not count: people make one so that a deployment does not run.
+    heat-agents write `ID.json` before a run and `ID.notify.json` after it. `known` are the keys in the journal, and
+    `given` the keys and ids that the metadata has; None if that is not known. An empty `ID.json` does not count: people
+    make one so that a deployment does not run.
     """
     try:
         names = {*os.listdir(deployed)}
@@ -163,6 +169,7 @@ def begun_elsewhere(deployed: Path, known: Collection[str]) -> list[str]:
         if not mark.endswith(".notify")
         and f"{mark}.notify.json" not in names
         and mark not in known
+        and (given is None or mark in given)
         and _has_content(deployed / f"{mark}.json")
     )
 

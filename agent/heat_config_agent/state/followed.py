@@ -35,6 +35,8 @@ class Followed:
     """The newest revision, if it was refused or has failed."""
     reason: str = ""
     """The reason why that revision was refused or has failed."""
+    failed: bool = False
+    """True if that revision was begun and has failed; False if it was refused before anything began."""
     again: float = 0.0
     """When that revision is tried again, in seconds since the epoch; 0 for never."""
     begun: str = ""
@@ -59,10 +61,19 @@ class Followed:
         """A sentence about what is wrong; empty if nothing is."""
         if self.trouble:
             return f"follow {self.name}: {self.trouble}"
-        if self.refused:
-            at = f"it stays at {short(self.revision)}" if self.revision else "no revision was carried out yet"
-            return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}"
-        return ""
+        if self.begun or not self.refused:  # the newest revision is in progress
+            return ""
+        if self.failed:
+            last = f"the last that succeeded is {short(self.revision)}" if self.revision else "none has succeeded yet"
+            return f"follow {self.name}: revision {short(self.refused)} has failed: {self.reason}; {last}"
+        at = f"it stays at {short(self.revision)}" if self.revision else "no revision was carried out yet"
+        return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}"
+
+    @property
+    def progress(self) -> str:
+        """The revision that is being carried out, or that the stack is at, in words."""
+        at = f"at revision {short(self.revision)}" if self.revision else "no revision yet"
+        return f"carries out revision {short(self.begun)} now, {at}" if self.begun else at
 
 
 def short(revision: str) -> str:
@@ -115,6 +126,7 @@ def values(record: Followed) -> dict[str, object]:
         "since": record.since or None,
         "refused": record.refused or None,
         "reason": record.reason or None,
+        "failed": record.failed,
         "running": record.begun.partition(" ")[0] or None,
         "trouble": record.trouble or None,
         "answered": record.answered or None,

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from heat_config_agent import __version__
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass, field
@@ -156,6 +157,18 @@ SILENCE = 180.0
 polls next."""
 
 
+SETTLING = 30.0
+"""Seconds after the start in which it is no trouble that a source has not answered yet."""
+
+
+def is_settled(report: Mapping[str, object]) -> bool:
+    """Return whether a daemon was started long enough ago for its sources to have answered."""
+    at, started = report.get("at"), report.get("started")
+    if not isinstance(at, int | float) or not isinstance(started, int | float):
+        return False
+    return at - started + age(report) > SETTLING
+
+
 def silence(report: Mapping[str, object]) -> float:
     """Return for how many seconds a living daemon has reported nothing, if it should have; else 0."""
     poll = report.get("next_poll")
@@ -165,6 +178,14 @@ def silence(report: Mapping[str, object]) -> float:
 
 
 _LONGEST = 86400.0
+
+
+def outdated(report: Mapping[str, object]) -> str:
+    """Return a sentence about a running daemon of another version than the installed files; empty if it is theirs."""
+    version = report.get("version")
+    if not isinstance(version, str) or version == __version__:
+        return ""
+    return f"the running agent is version {version}, and its files are version {__version__}"
 
 
 def is_from(report: Mapping[str, object], process: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import stat
@@ -24,6 +25,13 @@ _FOLDERS = "heat-config-"
 
 DAEMON = "daemon"
 """The role of a holder that heeds signals."""
+
+
+_REMEDIES = {
+    errno.EROFS: "remount its file system writable",
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "free some space",
+}
 
 
 @contextlib.contextmanager
@@ -53,7 +61,7 @@ def held(state: Path, role: str = "") -> Iterator[None]:
         except OSError as error:
             raise StateError(
                 f"cannot use the state directory {state}: {error.strerror}: {error.filename}",
-                hint="name another with --state-dir",
+                hint=f"{_REMEDIES.get(error.errno or 0, 'make it usable')}, or name another with --state-dir",
             ) from error
         if not all(_locked(descriptor) for descriptor in (folder, note)):
             number = _noted(state).partition(" ")[0]

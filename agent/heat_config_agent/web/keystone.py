@@ -168,7 +168,11 @@ class Connections:
         try:
             return LOGINS.log_in(request)
         except TimeoutError:
-            raise UnreachableError(f"{host}: {causes.LATE}") from None
+            raise UnreachableError(f"Keystone at {host}: {causes.LATE}") from None
+        except UnreachableError as error:
+            if not error.brief.startswith(f"{host}: "):
+                raise
+            raise type(error)(f"Keystone at {error.brief}", hint=error.hint) from None
 
     def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
         """Send one request, and return the answer. Redirects are not followed. Raises UnreachableError."""

@@ -114,7 +114,7 @@ def _sign(name: str, target: str, options: argparse.Namespace) -> list[str]:
 
 
 def _name(line: str) -> str:
-    return line.rstrip("\n").partition("  ")[2]
+    return signed.name_of(line)
 
 
 def _verify(name: str, target: str, options: argparse.Namespace) -> tuple[list[str], str, list[str]]:

@@ -101,19 +101,20 @@ def config_lines(name: str, target: str, environments: Sequence[str] = ()) -> It
         nested = (File(path, text) for path, text in source.files.items() if "heat_template_version" in text)
         for file in (source.template, *nested):
             prefix = "" if file is source.template else f"{os.path.relpath(file.name, os.path.dirname(name) or '.')}: "  # noqa: PTH120
-            for place, config in _of_template(file, source):
-                yield _config_line(f"{prefix}{place}", config)
+            for place, config, inputs in _of_template(file, source):
+                yield _config_line(f"{prefix}{place}", config, inputs)
         return
     content = document_text.load(text_of(content_of(name)), name)
-    for place, config in _of_document(Document(source="file", content=content), name):
-        yield _config_line(place, config)
+    for place, config, inputs in _of_document(Document(source="file", content=content), name):
+        yield _config_line(place, config, inputs)
 
 
-def _config_line(place: str, config: Config) -> str:
-    return f"{signed.config_digest(config.tool, config.config, config.options)}  {place}\n"
+def _config_line(place: str, config: Config, inputs: Sequence[str]) -> str:
+    digest = signed.config_digest(config.tool, config.config, config.options)
+    return signed.config_line(digest, place, inputs)
 
 
-def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config]]:
+def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config, Sequence[str]]]:
     name = file.name
     try:
         sections = heat_text(name, file.text, "template_format").value
@@ -132,12 +133,26 @@ def _of_template(file: File, source: Source) -> Iterator[tuple[str, Config]]:
         except ValueError as error:
             problem = f"the config {resource} is known only when it is deployed: it uses {error}"
             raise UsageError(f"cannot sign {name}: {problem}", hint="let inputs give it its values") from None
-        entry = {"id": resource, "name": resource, "inputs": [], "outputs": [], "options": values.get("options") or {}}
+        inputs = [{"name": each} for each in _declared(named.get("inputs"))]
+        entry = {
+            "id": resource,
+            "name": resource,
+            "inputs": inputs,
+            "outputs": [],
+            "options": values.get("options") or {},
+        }
         if definition["type"] == _CONFIGS[2]:
             entry |= {"group": COMPONENT, "config": {"configs": _with_actions(values["configs"])}}
         else:
             entry |= {"group": values.get("group") or "Heat::Ungrouped", "config": values.get("config", "")}
         yield from _of_document(Document(source="file", content=[entry]), name)
+
+
+def _declared(inputs: Json) -> Iterator[str]:
+    """Yield the names of the inputs that a config of a template declares."""
+    for item in inputs if isinstance(inputs, list) else ():
+        if isinstance(item, dict) and isinstance(item.get("name"), str):
+            yield item["name"]
 
 
 def _take(target: str, path: str) -> bytes:
@@ -170,8 +185,8 @@ def _static(value: Json, base: str, source: Source) -> Json:
     return {key: _static(item, base, source) for key, item in value.items()}
 
 
-def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:
-    """Yield the name and config of each deployment, and of each action of a component. Raises UsageError."""
+def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config, Sequence[str]]]:
+    """Yield the name, config and inputs of each deployment, and of each action of a component. Raises UsageError."""
     parsed = metadata.parse(document)
     if parsed.mistakes:
         raise UsageError(f"cannot sign {name}: {parsed.mistakes[0]}")
@@ -184,7 +199,8 @@ def _of_document(document: Document, name: str) -> Iterator[tuple[str, Config]]:
             if isinstance(config, tuple):
                 raise UsageError(f"cannot sign {name}: {config[0]}")
             if isinstance(config, Config) and deployment.group not in TOOLLESS:
-                yield f"{deployment.name} {action}".rstrip(), config
+                declared = [each.name for each in deployment.inputs if not each.name.startswith("deploy_")]
+                yield f"{deployment.name} {action}".rstrip(), config, declared
 
 
 def _actions(deployment: Deployment) -> Iterator[str]:

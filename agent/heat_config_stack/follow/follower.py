@@ -275,7 +275,12 @@ class Follower:
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
             self._conclude(revision, "")
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
-            self._conclude(revision, reason_of(printed) or f"exit code {code}", again=code == ExitCode.USAGE)
+            self._conclude(
+                revision,
+                reason_of(printed) or f"exit code {code}",
+                again=code == ExitCode.USAGE,
+                failed=self._has_begun(code),
+            )
         elif boot:
             self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
         else:
@@ -287,6 +292,12 @@ class Follower:
             return False
         attempt, status = self._attempt()
         return attempt == self._record.attempt and status != "FAILED"
+
+    def _has_begun(self, code: int) -> bool:
+        """Return whether a revision that has failed was begun."""
+        if self._record.document or code != ExitCode.FAILED:
+            return code == ExitCode.FAILED
+        return self._attempt()[0] != self._record.attempt
 
     def _attempt(self) -> tuple[str, str]:
         """Return the id of the stack's last action, and its status; empty for no stack."""
@@ -309,7 +320,9 @@ class Follower:
             return True
         attempt, status = self._attempt()
         if not self._record.document and attempt != self._record.attempt and status == "FAILED":
-            self._conclude(revision, "it has failed; `heat-config-agent stack show` has the reason", key=key)
+            self._conclude(
+                revision, "it has failed; `heat-config-agent stack show` has the reason", key=key, failed=True
+            )
             return False
         if key != self._key(revision) or not (self._folder / _TREES / _folder_name(revision)).is_dir():
             self._record = replace(self._record, begun="")  # the settings have changed: it is a new revision
@@ -319,17 +332,25 @@ class Follower:
         self._run(words, revision)
         return bool(self._record.begun)
 
-    def _conclude(self, revision: str, reason: str, *, key: str = "", again: bool = False) -> None:
-        """Record how a revision has ended: `reason` is empty for a success. `again` if it may be tried again."""
+    def _conclude(
+        self, revision: str, reason: str, *, key: str = "", again: bool = False, failed: bool = False
+    ) -> None:
+        """Record how a revision has ended: `reason` is empty for a success. `again` if it may be tried again.
+
+        `failed` is True if it was begun, and False if it was refused before anything began.
+        """
         at = time.time() + AGAIN_SECONDS if again else 0.0
         known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
         self._record = replace(self._record, begun="", trouble="", concluded=key or self._key(revision), again=at)
         if reason:
-            self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN])
+            self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN], failed=failed)
         if reason and not known:
-            self._note(f"{self._name}: revision {short(revision)} is refused: {reason[:_SHOWN]}")
+            word = "has failed" if failed else "is refused"
+            self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
         elif not reason:
-            self._record = replace(self._record, revision=revision, since=time.time(), refused="", reason="")
+            self._record = replace(
+                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False
+            )
             self._note(f"{self._name}: revision {short(revision)} is in force")
         if self._record.revision and reason:
             with contextlib.suppress(OSError):
@@ -358,10 +379,21 @@ def _folder_name(revision: str) -> str:
 
 
 def _is_document(path: Path) -> bool:
-    """Return whether a file has deployments, and no template. A file that cannot be read counts as a template."""
+    """Return whether a file or a folder has deployments, and no template.
+
+    A file that cannot be read counts as a template.
+    """
     from heat_config_hooks import strict_yaml  # noqa: PLC0415  # only for a new revision
 
-    if path.is_dir() or path.name.endswith((".csar", ".zip")):
+    if path.is_dir():
+        from heat_config_agent.sources import folder  # noqa: PLC0415
+
+        try:
+            names = folder.files_of(str(path))
+        except UsageError:  # the command that carries it out says why
+            return True
+        return str(path) not in names and all(_is_document(Path(name)) for name in names)
+    if path.name.endswith((".csar", ".zip")):
         return False
     try:
         content = strict_yaml.loads(files.take(path).decode("utf-8-sig"))

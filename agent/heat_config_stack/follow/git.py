@@ -143,7 +143,13 @@ class Git:
             environment["GIT_INDEX_FILE"] = str(index)
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment, cwd="/"
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                env=environment,
+                cwd="/",
+                umask=0o077 if index is None else -1,  # the files of a revision have the modes of their users
             )
         except OSError as error:
             raise SourceError(f"cannot start git: {error.strerror}") from error

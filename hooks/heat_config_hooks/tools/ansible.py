@@ -7,8 +7,9 @@ The output NAME is what the playbook wrote to the file `{{ heat_outputs_path }}.
 
 As in heat-agents' hook of the same name, the playbook goes to `WORKING/ID_playbook.yaml` and runs in `WORKING`, with
 
-    ansible-playbook -i localhost, [--module-path M] [--skip-tags S] [--tags T] PLAYBOOK --extra-vars @VARIABLES
+    ansible-playbook -i INVENTORY [--module-path M] [--skip-tags S] [--tags T] PLAYBOOK --extra-vars @VARIABLES
 
+The usual inventory is this machine, `localhost`, which ansible configures without ssh unless the play says otherwise.
 `ID_variables.json` has the inputs with their types, `heat_config_id` and `heat_outputs_path`.
 It is in the folder of the run and is removed with it, because it contains the secrets.
 
@@ -33,7 +34,7 @@ from typing import BinaryIO, NoReturn, TextIO, cast
 
 from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
@@ -63,11 +64,7 @@ ABOUT = protocol.About(
             "succeed even if no host matches, or no task has one of the tags",
             default=False,
         ),
-        "trusted_inputs": Option(
-            Kind.FLAG,
-            "as in heat-agents: texts of inputs are templates, and inputs `ansible_…` are settings of ansible",
-            default=False,
-        ),
+        **TRUSTED,
     },
     program=_PROGRAM,
     variables=("HEAT_ANSIBLE_WORKING", "HEAT_ANSIBLE_OUTPUTS", "HEAT_ANSIBLE_CMD", "HEAT_ANSIBLE_INVENTORY"),
@@ -78,6 +75,12 @@ ABOUT = protocol.About(
 _INVENTORY = "options.inventory"
 
 _LOCAL = "localhost,"
+
+_HOSTS = "this machine.ini"
+"""The file in the folder of the run with the inventory."""
+
+_THIS_MACHINE = b"localhost ansible_connection=local\n"
+"""An inventory with this machine. With `-i localhost,`, which heat-agents uses, ansible would log in by ssh."""
 
 _MARK = "AWX_ISOLATED_DATA_DIR"
 """The variable in which the runner names its folder; ansible and all processes that it starts inherit it."""
@@ -143,8 +146,10 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(place.working / f"{request.key}_playbook.yaml", playbook.encode("utf-8", "replace"))
+    if not request.options["inventory"]:
+        files.replace(place.run / _HOSTS, _THIS_MACHINE)
     inputs = protocol.visible_inputs(request)
-    trusted = request.options["trusted_inputs"] is True
+    trusted = request.options.get("trusted_inputs") is True
     settings = [] if trusted else ansible_values.settings(inputs)
     variables = {
         "heat_config_id": request.id,
@@ -171,7 +176,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         steps.say(sentence, error=True)
         return UNKNOWN
     inventory = _inventory(request, place)
-    local = inventory == _LOCAL or Path(inventory).parent == place.run  # there is the one of the `tosca` hook
+    local = Path(inventory).parent == place.run  # there is the one of this hook, or that of the `tosca` hook
     environment = ansible_settings.environment(request, place, local=local)
     if environment.get("ANSIBLE_STDOUT_CALLBACK") in _SUPPORTED:
         code = _run_with_runner(argv, environment, place, activity)
@@ -191,7 +196,7 @@ def _unmarkable(request: protocol.Request, program: str) -> str:
     """Return why an old version of ansible cannot be given the inputs as they are; empty if it can."""
     inputs = protocol.visible_inputs(request)
     exposed = [name for name, value in inputs.items() if ansible_values.exposed(value)]
-    if not exposed or request.options["trusted_inputs"]:
+    if not exposed or request.options.get("trusted_inputs"):
         return ""
     _, text = steps.ask([program, "--version"])
     if ansible_values.version(text) >= ansible_values.MARKED:
@@ -292,7 +297,8 @@ def _inventory(request: protocol.Request, place: protocol.Workplace) -> str:
     """Return the inventory for the command line. Raises HookError."""
     name = cast("str | None", request.options["inventory"])
     if not name:
-        return place.environment.get("HEAT_ANSIBLE_INVENTORY") or _LOCAL
+        named = place.environment.get("HEAT_ANSIBLE_INVENTORY") or _LOCAL
+        return str(place.run / _HOSTS) if named == _LOCAL else named
     if not name.startswith("/") and ".." in Path(name).parts:
         raise HookError(f"{name!r} leads out of the working folder; name an absolute path instead", _INVENTORY)
     path = place.working / name

@@ -47,6 +47,8 @@ class Recap:
         self._names: dict[str, str] = {}
         self._items: dict[tuple[str, str], list[str]] = {}
         self._lines: list[str] = []
+        self._hosts: dict[str, list[str]] = {}
+        """Host → the first line of each of its failures."""
         self._counts: Mapping[str, Any] = {}
 
     def take(self, event: Mapping[str, Any]) -> bool:
@@ -68,16 +70,30 @@ class Recap:
                 word = "ignored" if data.get("ignore_errors") else "failed"
                 lines = self._items.pop((task, host), None) or [self._line(data)]
                 self._lines += [f"{word}: {line}" for line in lines]
+                if word == "failed":
+                    self._hosts.setdefault(host, []).append(f"failed: {lines[0]}")
             case "runner_on_unreachable":
                 self._lines.append(f"unreachable: {self._line(data)}")
+                self._hosts.setdefault(host, []).append(self._lines[-1])
             case "playbook_on_stats":
                 self._counts = data
         return False
 
     @property
     def failures(self) -> list[str]:
-        """One line for each task that failed and each host that was unreachable."""
-        return [" ".join(line.split()) for line in self._lines if line.startswith(("failed:", "unreachable:"))]
+        """One line for each task that failed and each host that was unreachable, with the cause of the others last.
+
+        The cause is the first failure that was not rescued: what fails after it, such as a task of `always`, may be its
+        consequence.
+        """
+        lines = [line for line in self._lines if line.startswith(("failed:", "unreachable:"))]
+        rescued: Mapping[str, Any] = self._counts.get("rescued") or {}
+        causes = {line for host, own in self._hosts.items() for line in own[int(rescued.get(host, 0)) :]}
+        cause = next((line for line in lines if line in causes), None)
+        if cause is not None:
+            lines.remove(cause)
+            lines.append(cause)
+        return [" ".join(line.split()) for line in lines]
 
     def say(self) -> None:
         """Print the recap."""

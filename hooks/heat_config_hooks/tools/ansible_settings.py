@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,6 +32,9 @@ def environment(request: protocol.Request, place: protocol.Workplace, *, local: 
         # If the runner cut a long result, the event would no longer say whether its task changed anything.
         "MAX_EVENT_RES": str(sys.maxsize),
     }
+    locales = (own.get(name) for name in ("LC_ALL", "LC_CTYPE", "LANG"))
+    if not re.search(r"utf-?8$", next(filter(None, locales), ""), re.IGNORECASE):  # ansible would not start
+        variables["LC_ALL"] = "C.UTF-8"
     home = own.get("HOME", "")
     base = own.get("ANSIBLE_HOME") or f"{home}/.ansible"
     if not _is_usable(home):

@@ -50,6 +50,23 @@ ABOUT = protocol.About(
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]{0,4096}")
 """A value that docker and podman read alike from a file of variables: some strip quotes, none reads newlines."""
 
+_LITERAL = re.compile(r"[^\0\n\r\"'\\#$`]*")
+"""A value that they also read alike, if it neither begins nor ends with a space."""
+
+_OF_ENGINES = frozenset(
+    {
+        "shells",
+        "homes and folders of settings",
+        "the loader and the C library",
+        "OpenSSL",
+        "other libraries of cryptography",
+        "Go and Rust",
+        "clients of containers",
+        "less, ssh and sudo, which start other programs",
+    }
+)
+"""The owners of variables that would affect the engine itself, see `heat_config_hooks.reserved`."""
+
 _ID = re.compile(r"^[0-9a-f]{12,64}$", re.MULTILINE)
 """The id of a container, on a line of its own."""
 
@@ -244,7 +261,9 @@ def _run(
     flags = [f"{flag}={_resolved(flag, value, names)}" for flag, values in entry.flags.items() for value in values]
     argv = [*engine.program, entry.action, *arguments, *flags]
     variables = {name: value for name, value in entry.environment.items() if value is not None}
-    plain = {name: value for name, value in variables.items() if _PLAIN.fullmatch(value)}
+    plain = {
+        name: value for name, value in variables.items() if _PLAIN.fullmatch(value) or _is_kept_away(entry, name, value)
+    }
     if plain:  # in a file, because every user of the machine can read command lines
         path = place.run / "variables.env"
         files.replace(path, "".join(f"{name}={value}\n" for name, value in plain.items()).encode())
@@ -262,6 +281,20 @@ def _run(
         for words in (["kill", name], ["rm", "--force", name]):
             steps.ask([*engine.program, *words])
         raise
+
+
+def _is_kept_away(entry: ContainerConfig, name: str, value: str) -> bool:
+    """Return whether a variable must not be in the environment of the engine, which it would affect.
+
+    Raises HookError if its value cannot be in a file.
+    """
+    chooses = re.match(r"DOCKER_|CONTAINERS?_|PODMAN_|TMPDIR$", name)
+    if not chooses and protocol.reserved(name, value) not in _OF_ENGINES:
+        return False
+    if not _LITERAL.fullmatch(value) or value != value.strip():
+        problem = "the variable would also affect the container engine: give it a value without quotes and newlines"
+        raise HookError(problem, f"config.{entry.name}.environment.{name}")
+    return True
 
 
 def _resolved(flag: str, value: str, names: Mapping[str, str]) -> str:

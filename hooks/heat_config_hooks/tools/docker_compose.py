@@ -19,7 +19,7 @@ from pathlib import Path, PurePosixPath
 
 from heat_config_hooks import files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import Kind, Option
+from heat_config_hooks.options import TRUSTED, Kind, Option
 from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
@@ -36,6 +36,7 @@ ABOUT = protocol.About(
     config="a compose file, as text or as a map",
     options={
         "remove_orphans": Option(Kind.FLAG, "remove the containers of services that are no longer in the file", False),
+        **TRUSTED,
         "volumes": Option(Kind.FLAG, "on DELETE, also remove the volumes that the file names", False),
     },
     program=_PROGRAM,
@@ -60,6 +61,12 @@ exit $code
 _FOLDER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _CHOOSING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
 """Variables that choose the project or the engine: an input never sets them."""
+
+_CONFIGS = re.compile(r"(docker-|podman-|container-)?compose(\.override)?\.ya?ml|\.gitconfig|\.curlrc", re.IGNORECASE)
+"""Files that programs read as compose files or settings if they are in the folder of the project."""
+
+_SET = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*[=:]", re.MULTILINE)
+"""A variable that the file `.env` sets."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
@@ -145,8 +152,20 @@ def _env_files(request: protocol.Request) -> dict[str, str]:
             raise HookError(f"{name!r} is not in the folder of the project", f"{path}[{index}].file_name")
         if str(relative) in (_FILE, _NOTE):
             raise HookError(f"{name} is the name of a file of the hook itself", f"{path}[{index}].file_name")
+        if not request.options.get("trusted_inputs") and (why := _is_setting(relative, content)):
+            raise HookError(f"{why}; the option trusted_inputs allows it", f"{path}[{index}].file_name")
         contents[str(relative)] = content
     return contents
+
+
+def _is_setting(path: PurePosixPath, content: str) -> str:
+    """Return why a file would change what is brought up or how; empty if it is only data for the compose file."""
+    if len(path.parts) == 1 and _CONFIGS.fullmatch(path.name):
+        return f"{path} would be part of the configuration, and an input is a value"
+    if str(path) != ".env":
+        return ""
+    names = [name for name in _SET.findall(content) if _CHOOSING.fullmatch(name) or protocol.reserved(name, "")]
+    return f"{path} sets {names[0]}, which changes how the project is brought up" if names else ""
 
 
 def _parsed(text: str, path: str) -> object:

@@ -19,8 +19,8 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
-from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
+from heat_config_hooks.reply import UNKNOWN, Capture, Reply, changed, failure, nothing_done
 
 PUPPET = programs.Program(
     names=("puppet",),
@@ -38,6 +38,7 @@ ABOUT = protocol.About(
         "enable_hiera": Option(Kind.FLAG, "write the inputs to Hiera's folder, as heat_config_NAME.json", False),
         "use_facter": Option(Kind.FLAG, "another name of enable_facter, from heat-agents' documentation", True),
         "use_hiera": Option(Kind.FLAG, "another name of enable_hiera, from heat-agents' documentation", False),
+        **TRUSTED,
         "modulepath": Option(Kind.TEXTS, "folders with modules"),
         "tags": Option(Kind.TEXTS, "apply only resources with one of these tags"),
         "enable_debug": Option(Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False),
@@ -101,7 +102,8 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         own["deploy_config_name"] = _name(request)
         data = _data(request, place)
         files.make_directory(data.parent)
-        files.replace(data, _json(protocol.visible_inputs(request)))
+        inputs = protocol.visible_inputs(request)
+        files.replace(data, _json(inputs if options.get("trusted_inputs") else changed(inputs, _literal)))
     facts = _facts(request, place, own) if options["enable_facter"] and options["use_facter"] else {}
     files.make_directory(place.working)
     path = place.working / f"{request.key}.pp"
@@ -128,10 +130,28 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
     reply = protocol.collect(request, place, ended)
     if ended.code == CHANGED:
         reply["deploy_status_code"] = 0
+    elif ended.code and (cause := _cause(ended.stderr)):
+        reply["deploy_stderr"] = Capture(ended.stderr, after=f"{cause}\n")
     if ended.code == 0 and "noop" not in str(request.config) and _is_dry_run(ended.stdout):
         why = "nothing was applied: Puppet was in a dry run, because its configuration says noop"
         return {**reply, **failure(UNKNOWN, why, Capture(ended.stdout), Capture(ended.stderr))}
     return reply
+
+
+def _cause(stderr: Path) -> str:
+    """Return the first error of Puppet, if something follows it; else empty. People take the last line for the reason.
+
+    What follows are errors of resources that need the one that failed, and warnings about those that were skipped.
+    Of two lines about the same error, the one that names the resource counts. Facter's errors end no run.
+    """
+    with stderr.open("rb") as file:
+        lines = [line.decode("utf-8", "replace").strip() for line in file if line.strip()]
+    errors = [line for line in lines if line.startswith("Error: ") and not line.startswith("Error: Facter: ")]
+    if not errors:
+        return ""
+    what = errors[0].removeprefix("Error: ")
+    cause = next((line for line in errors if line.startswith("Error: /") and line.endswith(what)), errors[0])
+    return "" if cause == lines[-1] else cause
 
 
 def _is_dry_run(stdout: Path) -> bool:
@@ -168,6 +188,11 @@ def _facts(request: protocol.Request, place: protocol.Workplace, own: Collection
     others = place.environment.get("FACTERLIB")
     variables["FACTERLIB"] = f"{place.run}:{others}" if others else str(place.run)
     return variables
+
+
+def _literal(text: str) -> str:
+    """Return text in which Hiera does not replace `%{…}`."""
+    return text.replace("%{", "%{literal('%')}{")
 
 
 def _json(values: object) -> bytes:

@@ -9,6 +9,8 @@ It can import the modules that are installed there, but no module of ours. It ha
     action       the action, e.g. "CREATE"
     deployment   a dict with `id` and `name`
 
+As for a script, the inputs are also variables of the environment, and `HEAT_INPUTS_FILE` names a file with all of them.
+
 Its exit code is the status code: 0 at its end, 1 after an exception, else the argument of `sys.exit`.
 """
 
@@ -153,6 +155,8 @@ def _main():
     with open(os.path.join(_HERE, "given.json")) as file:
         given = json.load(file)
     sys.path[:0] = given["path"]
+    # Here, and not when this process began: what it began with can be read in /proc.
+    os.environb.update({name.encode(): value.encode("utf-8") for name, value in given["environment"].items()})
     script = given["script"]
     with open(script, encoding="utf-8") as file:
         source = file.read()
@@ -194,6 +198,8 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.make_directory(place.working)
     path = place.working / f"{request.key}.py"
     files.replace(path, script.encode("utf-8", "replace"))
+    inputs = place.run / "inputs.json"
+    files.replace(inputs, json.dumps(protocol.visible_inputs(request)).encode())
     surroundings = {
         "script": str(path),
         "path": request.options["path"],
@@ -201,6 +207,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         "outputs": request.outputs,
         "action": request.action,
         "deployment": {"id": request.id, "name": request.name},
+        "environment": {**protocol.environment(request), "HEAT_INPUTS_FILE": str(inputs)},
     }
     files.replace(place.run / "given.json", json.dumps(surroundings).encode())
     runner = place.run / "run.py"

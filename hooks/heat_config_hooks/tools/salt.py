@@ -26,7 +26,7 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError
-from heat_config_hooks.options import ISOLATE, USER, Kind, Option
+from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 
 PROGRAM = programs.Program(
@@ -42,6 +42,7 @@ ABOUT = protocol.About(
         **ISOLATE,
         "test": Option(Kind.FLAG, "only report what would be changed", False),
         "minion": Option(Kind.MAP, "minion options for this deployment, in addition to the machine's own"),
+        **TRUSTED,
     },
     program=PROGRAM,
     variables=("HEAT_SALT_WORKING", "HEAT_SALT_OUTPUTS", "HEAT_SALT_MINION_CONFIG", "SALT_MINION_CONFIG"),
@@ -50,6 +51,18 @@ ABOUT = protocol.About(
 
 INPUTS = "heat_inputs"
 """The key of the pillar that has all inputs."""
+
+_SETTINGS = """
+    master venv_bin minion_restart_command update_url ca_bundle ca_bundle_url no_proxy proxy_host proxy_password
+    proxy_port proxy_username gpg_keydir gpg_passphrase thin_extra_mods thin_so_mods cmd_blacklist_glob
+    cmd_whitelist_glob textfsm_path textfsm_index_file state_queue state_aggregate state_data global_state_conditions
+    ssh_signing_policies x509_signing_policies obfuscate_templates napalm nxos nxos_api pyeapi pyenv postgres rsync
+    zypper oracle cassandra slack config_dir aliases systemd iptables grain_opts _errors
+"""
+"""Pillar that modules of Salt read as their settings: it may name other programs, folders with code, and servers.
+
+So do all names with a dot or a colon, such as `postgres.bins_dir`.
+"""
 
 _FAILED = 1
 """The status code if a state has failed, and salt-call's exit code is 0."""
@@ -76,7 +89,9 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     files.replace(place.working / f"{request.key}.sls", states.encode("utf-8", "replace"))
     inputs = {**protocol.visible_inputs(request), "heat_outputs_path": str(outputs)}
     pillar = place.run / "pillar.json"
-    files.replace(pillar, json.dumps({**inputs, INPUTS: inputs}).encode())
+    settings = [] if request.options.get("trusted_inputs") else [name for name in inputs if _is_setting(name)]
+    shown = {name: value for name, value in inputs.items() if name not in settings}
+    files.replace(pillar, json.dumps({**shown, INPUTS: inputs}).encode())
     own = place.run / "own.conf"
     _write_config(own, {**options, **_own(place.run, pillar, user)})
     include = [glob.escape(str(path)) for path in (*machine, own)]
@@ -101,7 +116,17 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
         ),
         cwd=place.working,
         environment={"heat_outputs_path": str(outputs)},
+        notes=tuple(
+            f"the input {name} is in pillar['{INPUTS}'] only, because modules of salt read pillar of that name as a "
+            "setting; the option trusted_inputs allows it"
+            for name in settings
+        ),
     )
+
+
+def _is_setting(name: str) -> bool:
+    """Return whether modules of Salt may read pillar of a name as their settings, or our own map would hide it."""
+    return name in _SETTINGS.split() or name == INPUTS or "." in name or ":" in name
 
 
 def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol.Ended) -> Reply:
@@ -120,7 +145,7 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
         sentence = "salt-call ended without returning the outcome of the states"
         return {**outputs, **failure(ended.code or UNKNOWN, sentence, stderr=Capture(ended.stderr))}
     returned = document["local"]
-    problems = [*_problems(returned), *_lost_grains(place, ended), *_untried(returned, request, place)]
+    problems = [*_lost_grains(place, ended), *_untried(returned, request, place), *_problems(returned)]
     code = (ended.code or _FAILED) if problems else 0  # salt-call's own code also depends on commands in templates
     empty = "" if returned else "the config has no states for this action: nothing was run\n"
     salt_outputs = (("return", returned), ("retcode", code))
@@ -245,14 +270,19 @@ def _problems(returned: object) -> list[str]:
 
     Salt returns a map of states; if it ran none of them, a list of errors or a single error.
     The result of a state is true, false, or null in a dry run.
-    People are shown the last line as the reason, so states that were not run because of others come first.
+    People are shown the last line as the reason, so states that were not run because of others come first, and the
+    state that failed first comes last.
     """
     if not isinstance(returned, Mapping):
         errors = returned if isinstance(returned, list) else [returned]
         return [protocol.as_text(each).strip() for each in errors] or ["salt-call returned nothing"]
     states = {tag: each if isinstance(each, Mapping) else {"comment": each} for tag, each in returned.items()}
     failed = [tag for tag, state in states.items() if state.get("result", False) not in (True, None)]
-    return [_problem(tag, states[tag]) for tag in sorted(failed, key=lambda tag: _place(states[tag]))]
+    failed.sort(key=lambda tag: _place(states[tag]))
+    first = next((tag for tag in failed if _place(states[tag])[0]), None)
+    if first is not None:
+        failed = [*(tag for tag in failed if tag != first), first]
+    return [_problem(tag, states[tag]) for tag in failed]
 
 
 def _untried(returned: object, request: protocol.Request, place: protocol.Workplace) -> list[str]:

@@ -260,7 +260,7 @@ def test_what_is_expected_is_said_in_words() -> None:
         "flag": "true or false",
         "text": "text",
         "texts": "text, or a list of texts",
-        "seconds": "a number of seconds, greater than 0",
+        "seconds": "a number of seconds, greater than 0 and at most 31622400 (366 days)",
         "size": "a number of bytes greater than 0, such as 512M",
         "percent": "a percentage, such as 50%",
         "count": "a whole number, greater than 0",

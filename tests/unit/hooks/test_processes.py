@@ -16,21 +16,24 @@ import pytest
 from heat_config_hooks import processes
 from support.loopback import wait_until
 
-MARK = "HEAT_RUN=test.1"
+RUN = f"test.{os.getpid()}"
+"""Named after the process, because other tests may run on this machine, and each kills its own."""
+
+MARK = f"HEAT_RUN={RUN}"
 
 
 @pytest.fixture
 def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A session with a child, a grandchild in another session, and a process that has left both."""
     script = "sleep 60 & setsid sleep 60 & (setsid sh -c 'echo $$ >daemon; exec sleep 60' &) & touch ready; wait"
-    environment = {"PATH": os.environ["PATH"], "HEAT_RUN": "test.1"}
+    environment = {"PATH": os.environ["PATH"], "HEAT_RUN": RUN}
     process = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True)
     wait_until(lambda: bool((tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()))
     wait_until(lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4)
     yield process
     for each in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            if each.environ().get("HEAT_RUN") == "test.1":
+            if each.environ().get("HEAT_RUN") == RUN:
                 each.kill()
     process.wait()
 

@@ -386,3 +386,13 @@ def test_a_config_of_text() -> None:
     assert [protocol.text_of(config, "text") for config in ("a", "\ufeffb", None)] == ["a", "b", ""]
     with pytest.raises(HookError, match="config: expected the text of a script"):
         protocol.text_of({"a": 1}, "the text of a script")
+
+
+def test_only_named_inputs_may_be_variables_where_the_caller_says_so() -> None:
+    """Those of Heat always may; a note names the others."""
+    inputs = [{"name": name, "value": "v"} for name in ("a", "b", "deploy_action")]
+    document = {"inputs": inputs, protocol.VARIABLES: ["a"]}
+    made = protocol.request(document, key="d1", options={})
+    assert protocol.environment(made) == {"a": "v", "deploy_action": "v"}
+    [sentence] = protocol.left_out(made)
+    assert sentence.startswith("the input b is not in the environment, because the signed config does not declare it;")

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from heat_config_agent.model.entry import Entry, Run
-from heat_config_hooks import values
+from heat_config_hooks import processes, values
 
 ROOT = Path(__file__).parents[3]
 
@@ -123,7 +123,8 @@ def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
     for number in range(len(every) + 1):
         words, rest = [*every.values()][:number], dict([*every.items()][number:])
         given += [(words, {}), (words, rest)]
-    clocks = {each.name for each in values.fields(ours) if each.default_factory in (time.time, time.monotonic)}
+    clock = (time.time, time.monotonic, processes.since_boot)
+    clocks = {each.name for each in values.fields(ours) if each.default_factory in clock}
     for words, named in given:
         made = []
         for kind in (ours, theirs):

@@ -11,6 +11,7 @@ from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.model.log import Log
 from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health
+from heat_config_agent.state.followed import Followed
 from heat_config_hooks.values import replace
 
 IDLE = Snapshot(
@@ -66,6 +67,11 @@ def doing(state: Path) -> object:
         ({"conditions": {"heat": Condition("heat", working=False)}}, "no answer from heat"),
         ({"conditions": {"heat": Condition("heat", working=False, seldom=True)}}, "idle"),
         ({"paused": "paused: upgrade", "waiting": 1}, "1 waiting; paused: upgrade"),
+        ({"answered": False, "followed": (Followed(name="web"),)}, "idle"),
+        ({"troubles": ("the settings stay as they were: x",)}, "idle; the settings stay as they were"),
+        ({"followed": (Followed(name="web", begun="git:abc x", refused="b"),)}, "carrying out a revision of web"),
+        ({"followed": (Followed(name="web", refused="b", reason="x: y"),)}, "idle; revision b is refused"),
+        ({"followed": (Followed(name="web", refused="b", failed=True),)}, "idle; revision b has failed"),
     ],
 )
 def test_the_line_that_people_read(tmp_path: Path, changes: dict[str, Any], line: str) -> None:

@@ -34,7 +34,7 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
 @pytest.mark.parametrize(
     ("rule", "text", "says"),
     [
-        ("users = nobody", "", ["runs are those of root unless their deployments say otherwise; the rule users"]),
+        ("users = daemon", "", ["runs are those of root unless their deployments say otherwise; the rule users"]),
         ("users = root", "user = nobody\n", ["runs are those of nobody unless their deployments say otherwise"]),
         ("users = nobody", "user = nobody\n", []),
         ("users = root, no-such-user", "", ["the rule users names 'no-such-user', and there is no such user"]),

@@ -60,6 +60,10 @@ def test_a_run_that_the_agent_ended_has_timed_out() -> None:
         ({}, "interrupted: its supervisor was killed, so it is not known how it ended"),
         ({"same_boot": False}, "interrupted: the machine went down while it ran"),
         (
+            {"displaced": True},
+            "it is not known how it ended: the record of it was removed or replaced while it ran",
+        ),
+        (
             {"same_boot": False, "had_ended": True, "had_remains": True},
             (
                 "interrupted: the machine went down before its output was safe on disk; "

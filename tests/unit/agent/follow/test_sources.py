@@ -56,6 +56,16 @@ def content(tree: Path) -> dict[str, str]:
 
 
 @GIT
+def test_files_of_a_fetched_repository_are_private(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """Nobody else may read or write what git keeps; the files of a revision have modes of their own."""
+    followed = source(origin(repository.url, tmp_path), tmp_path / "kept")
+    followed.fetch(followed.newest(), tree)
+    kept = [place for place in (tmp_path / "kept").rglob("*") if not place.is_symlink()]
+    assert kept
+    assert [place for place in kept if place.stat().st_mode & 0o077] == []
+
+
+@GIT
 def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repository) -> None:
     """A ref is a branch, a tag of either kind, or a commit; one that is not there is named."""
     first = repository.git("rev-parse", "HEAD")

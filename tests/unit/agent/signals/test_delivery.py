@@ -12,7 +12,7 @@ from heat_config_agent.signals import delivery, servers
 from heat_config_agent.signals.delivery import Delivery, Fate
 from heat_config_agent.signals.outbox import Outbox
 from support import pace
-from support.loopback import Answer, SignalServer
+from support.loopback import Answer, SignalServer, wait_until
 
 Settle = Callable[[Delivery], list[Fate]]
 RESULT = {"deploy_status_code": 0}
@@ -62,6 +62,25 @@ def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, se
     assert first.body == second.body == third.body
     assert second.at - first.at > 0.4
     assert third.at - second.at > 0.9
+
+
+def test_results_are_sent_again_at_once_if_their_server_may_be_back(heat: SignalServer) -> None:
+    """A result whose server has asked to wait is not; answers of servers are counted."""
+    heat.named["asks"] = Answer(503, {"Retry-After": "1000"})
+    heat.named["fails"] = Answer(503)
+    waiting = Delivery(Outbox(), patience=None)
+    for name in ("asks", "fails"):
+        waiting.send(name, Target(kind="url", url=heat.url(name)), RESULT)
+    fates = 0
+    while fates < 12:  # the next try of the one that fails is a minute away
+        fates += len(waiting.outcomes())
+        waiting.hope()
+    heat.named.clear()
+    assert waiting.answered == 0
+    waiting.hope()
+    wait_until(lambda: [each.key for each in waiting.outcomes() if each.fate is Fate.SENT] == ["fails"])
+    assert waiting.answered == 1
+    assert len([each for each in heat.signals if "/asks" in each.path]) == 1
 
 
 def test_without_patience_one_try_is_all(heat: SignalServer, settle: Settle) -> None:

@@ -119,7 +119,8 @@ def test_whoever_is_away_is_told_later(openstack: cloud.Cloud, send: Send, kind:
     server.stop()
     (outcome,) = send(target(openstack, kind)).values()
     host = server.origin.partition("://")[2]
-    assert outcome == Outcome("0", Fate.RETRY, f"{host}: Connection refused")
+    named = f"Keystone at {host}" if where == "keystone" else host
+    assert outcome == Outcome("0", Fate.RETRY, f"{named}: Connection refused")
     server.start()
     assert send(target(openstack, kind)) == SENT
 

@@ -339,7 +339,11 @@ def test_a_bad_answer_changes_nothing(heat: SignalServer) -> None:
         ),
         (Answer(404), SourceError, "HTTP 404 Not Found (does metadata_url of [cfn] lead to"),
         (Answer(300, body=b'{"versions": []}'), SourceError, "HTTP 300 Multiple Choices (does metadata_url of [cfn]"),
-        (Answer(500, body=b"Internal"), SourceError, "(Heat also answers this if it does not know access"),
+        (
+            Answer(500, body=b"Internal"),
+            SourceError,
+            "(Heat also answers this if it does not know access_key_id, or cannot reach Keystone)",
+        ),
         (Answer(503, body=b"<html>Busy</html>"), SourceError, "it answers HTTP 503 Service Unavailable"),
         (Answer(204), SourceError, "it answers HTTP 204 No Content"),
         (Answer(304), SourceError, "it answers HTTP 304 Not Modified"),

@@ -188,6 +188,20 @@ def test_odd_metadata_about_the_instance_does_no_harm(tmp_path: Path, text: str)
     assert asked.instance == ""
 
 
+@pytest.mark.parametrize("name", ["openstack", "openstack/latest", "openstack/latest/user_data"])
+def test_link_that_leads_out_of_a_mounted_drive_is_refused(tmp_path: Path, name: str) -> None:
+    """A link within the drive is followed."""
+    filled(tmp_path / "elsewhere")
+    drive = filled(tmp_path / "drive")
+    (drive / name).rename(drive / "moved")
+    (drive / name).symlink_to(drive / "moved")
+    assert source(drive).collect() is not None
+    (drive / name).unlink()
+    (drive / name).symlink_to(tmp_path / "elsewhere" / name)
+    with pytest.raises(SourceError, match="user_data: it is a link that leads out of the drive"):
+        source(drive).collect()
+
+
 def test_a_drive_that_the_settings_name_has_to_be_there(tmp_path: Path) -> None:
     """Else they are wrong."""
     with pytest.raises(SourceError, match=r"cannot read the config drive .*missing: No such file"):
@@ -255,6 +269,37 @@ def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
         command = ["mkfs.ext2", "-q", "-L", "config-2", "-d", str(tree), str(path)]
     subprocess.run(command, check=True, capture_output=True)
     return path
+
+
+def packed(tree: Path, path: Path) -> Path:
+    """Return an image with the content of a folder."""
+    with path.open("wb") as file:
+        file.truncate(4 * 1024 * 1024)
+    subprocess.run(["mkfs.ext2", "-q", "-L", "config-2", "-d", str(tree), str(path)], check=True, capture_output=True)
+    return path
+
+
+@pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.parametrize("name", ["openstack/latest", "openstack/latest/user_data"])
+def test_link_that_leads_out_of_an_image_is_refused(tmp_path: Path, name: str) -> None:
+    """A file of the machine is not taken for user data."""
+    filled(tmp_path / "elsewhere")
+    tree = filled(tmp_path / "tree")
+    (tree / name).rename(tmp_path / "moved")
+    (tree / name).symlink_to(tmp_path / "elsewhere" / name)
+    with pytest.raises(SourceError, match="the link user_data leads out of the drive"):
+        source(packed(tree, tmp_path / "drive.img")).collect()
+
+
+@pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+def test_user_data_of_an_image_is_limited(tmp_path: Path) -> None:
+    """A sparse file of many gigabytes in a small image is not read into memory."""
+    tree = filled(tmp_path / "tree")
+    os.truncate(tree / "openstack/latest/user_data", 12 * 1024**3)
+    path = packed(tree, tmp_path / "drive.img")
+    data, meta_data = config_drive._mounted(path, image=True)  # noqa: SLF001  # no document is that large
+    assert len(data) == user_data.LARGEST + 1
+    assert UUID.encode() in meta_data
 
 
 def ended(process: str) -> bool:

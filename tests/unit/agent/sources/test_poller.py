@@ -145,6 +145,8 @@ def test_what_fails_is_asked_less_and_less(clock: Clock) -> None:
         assert collection.due == waits[-1], "what happens elsewhere is no reason to ask it"
         clock.now += collection.due
     assert waits == [2, 4, 8, 16, 32, 64, 120, 120]
+    collection.hope()
+    assert collection.due == 0, "a server that answers again may be its own"
     condition = collection.conditions()["fake"]
     assert (condition.working, condition.ever, condition.trouble) == (False, False, "away")
     [answer] = next_answers(collection)

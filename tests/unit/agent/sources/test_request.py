@@ -179,8 +179,8 @@ def test_what_is_no_metadata_is_said(swift: SignalServer, body: bytes, says: str
 @pytest.mark.parametrize(
     ("status", "kind", "says"),
     [
-        (401, AccessError, "HTTP 401 Unauthorized (has the URL expired"),
-        (403, AccessError, "HTTP 403 Forbidden (has the URL expired"),
+        (401, AccessError, "HTTP 401 Unauthorized (the URL has expired"),
+        (403, AccessError, "HTTP 403 Forbidden (the URL has expired"),
         (404, SourceError, "HTTP 404 Not Found (does the stack still exist?)"),
         (410, SourceError, "HTTP 410 Gone (does the stack still exist?)"),
         (204, SourceError, "it answers HTTP 204 No Content"),

@@ -108,6 +108,8 @@ def test_what_happens_has_it_asked_soon() -> None:
     pace.failed(SCHEDULE, 60)
     pace.stir(SCHEDULE, 60)
     assert pace.at == 62
+    pace.hope(SCHEDULE)
+    assert pace.at == 61, "its server may be back"
     pace.ask(62)
     assert pace.at == math.inf
     pace.ring()

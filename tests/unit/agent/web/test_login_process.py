@@ -158,7 +158,9 @@ def test_it_is_killed_at_the_deadline(openstack: cloud.Cloud) -> None:
     sensible, openstack.keystone.always = openstack.keystone.always, Answer(delay=60)
     host = openstack.keystone.origin.partition("://")[2]
     other = keystone.Cloud(openstack.credentials())
-    assert re.fullmatch(f"{host}: no (full )?answer (in time|within 0.[0-9]+ s)", failure(other, seconds=0.3))
+    assert re.fullmatch(
+        f"Keystone at {host}: no (full )?answer (in time|within 0.[0-9]+ s)", failure(other, seconds=0.3)
+    )
     login_process.LOGINS.rest()
     assert not process.is_running()
     openstack.keystone.always = sensible
@@ -173,7 +175,7 @@ def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Prog
         time.sleep(1000)
     """)
     host = openstack.keystone.origin.partition("://")[2]
-    assert failure(keystone.Cloud(openstack.credentials()), seconds=2) == f"{host}: no full answer in time"
+    assert failure(keystone.Cloud(openstack.credentials()), seconds=2) == f"Keystone at {host}: no full answer in time"
     child = int((tmp_path / "child").read_text())
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
