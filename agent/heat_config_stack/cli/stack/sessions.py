@@ -18,6 +18,7 @@ from heat_config_hooks import processes
 from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
 from heat_config_stack.definition import Definition
+from heat_config_stack.language.report import among, meant
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.endpoint import address
 from heat_config_stack.lifecycle.live import Stack, World
@@ -94,7 +95,10 @@ def there(settings: Settings, name: str) -> bool:
 
 def missing(settings: Settings, name: str) -> UsageError:
     """Return the error that there is no stack of that name."""
-    return UsageError(f"there is no stack {name}", hint=f"`{settings.command('stack', 'list')}` shows them all")
+    close = meant(name, listing.names(settings.state))
+    return UsageError(
+        f"there is no stack {name}", hint=close or f"`{settings.command('stack', 'list')}` shows them all"
+    )
 
 
 def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) -> Stack:
@@ -152,7 +156,7 @@ def work(
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
         progress = Progress(view)
-        machine = ThisMachine(folder, settings, progress, server=server)
+        machine = ThisMachine(folder, settings, progress)
         ending.callback(forget, folder)
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
@@ -165,6 +169,7 @@ def work(
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
         )
+        opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
         opened.world.user_data = user_data
         progress.path_of = functools.partial(deployments.path_of, opened.store)
@@ -207,9 +212,7 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     matches = [identity for identity in store.deployments if deployments.path_of(store, identity) == path]
     if not matches:
         paths = sorted(deployments.path_of(store, identity) for identity in store.deployments)
-        raise AgentError(
-            f"the stack {name} has no deployment {path!r}", hint=f"it has {', '.join(paths) if paths else 'none'}"
-        )
+        raise UsageError(f"the stack {name} has no deployment {path!r}", hint=among(path, paths))
     return listing.folder(settings.state, name), matches[-1]
 
 
