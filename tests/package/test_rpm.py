@@ -6,6 +6,7 @@ The machine is a small Debian whose package manager is RPM: what the package dep
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -16,8 +17,11 @@ import pytest
 
 from heat_config_agent import __version__
 from package.built import ROOT, build, package
+from support.loopback import wait_until
+from support.machine import deployment
 from support.tools import need
 from system.booted import Booted, booted
+from system.test_service import shown
 
 pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
@@ -40,6 +44,10 @@ MACROS = {
     "systemd_postun_with_restart": "has gone",
 }
 """The macros that run at installation and removal, on a system with systemd's macros."""
+
+UNIT = "heat-config-agent@app.service"
+
+SETTINGS = "[agent]\nmin_polling_interval = 0.2\npolling_interval = 1\nsplay = 0\n"
 
 STUB = """\
 Name: stub
@@ -208,6 +216,37 @@ def test_units_are_told_to_systemd() -> None:
         "it is about to go: heat-config-agent.service heat-config-apply.service",
         "it has gone: heat-config-agent.service",
     ]
+
+
+def test_scriptlets_restart_stop_and_name_the_daemons_of_users(rpm: Path) -> None:
+    """On a booted machine, what RPM runs at an upgrade and a removal reaches the daemons of users too."""
+    with booted() as machine:
+        for command in ("heat-config-agent", "heat-config-apply"):
+            (machine.disk / "usr/bin" / command).symlink_to(f"/usr/local/bin/{command}")
+        for unit in (ROOT / "systemd").glob("heat*"):
+            (machine.disk / "etc/systemd/system" / unit.name).write_text(unit.read_text())
+        settings = machine.disk / "etc/heat-config-agent/users/app.conf"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(f"{SETTINGS}collectors = file\n[file]\npath = /etc/site.json\n")
+        given = deployment("d1", "#!/bin/sh\nuntil test -e /tmp/go; do sleep 0.1; done\n")
+        (machine.disk / "etc/site.json").write_text(json.dumps([given]))
+        (machine.disk / "etc/site.json").chmod(0o644)
+        assert machine.run("useradd", "app").code == 0
+        assert machine.run("systemctl", "daemon-reload").code == 0
+        assert machine.run("systemctl", "start", UNIT).code == 0
+        words = ("heat-config-agent", "status", "--unfinished", "--state-dir", "/var/lib/heat-config-agent-app")
+        wait_until(lambda: machine.run(*words).out == "d1 (CREATE) is running\n", 40)
+        first = shown(machine, "MainPID", UNIT)
+
+        scripts = {kind: "\n".join(asked(rpm, "--qf", f"%{{{kind}}}")) for kind in ("PREUN", "POSTUN")}
+        assert machine.run("sh", "-c", scripts["POSTUN"], "sh", "1").code == 0
+        assert shown(machine, "MainPID", UNIT) not in (first, "0")
+        done = machine.run("sh", "-c", scripts["PREUN"], "sh", "0")
+        assert (done.code, "warning: heat-config-agent@app: d1 (CREATE) is running" in done.err.splitlines()) == (
+            0,
+            True,
+        )
+        assert shown(machine, "ActiveState", UNIT) == "inactive"
 
 
 def test_it_is_not_built_without_a_version() -> None:

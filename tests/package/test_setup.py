@@ -73,11 +73,19 @@ def test_setup_puts_units_in_place_and_removes_them(wheel: Path) -> None:
         assert wait.code == 0, wait.out + wait.err
         assert (machine.disk / "root/ran").exists()
 
+        assert machine.run("useradd", "app").code == 0
+        users = machine.disk / "etc/heat-config-agent/users"
+        users.mkdir()
+        (users / "app.conf").write_text(SETTINGS)
+        done = machine.run("systemctl", "enable", "--now", "heat-config-agent@app")
+        assert done.code == 0, done.err
+
         done = machine.run(command, "setup", "--remove")
         assert (done.code, done.err) == (0, "")
         assert not list(folder.glob("*heat*"))
         assert not list(folder.glob("*/heat*"))
         assert shown(machine, "ActiveState") == "inactive"
+        assert shown(machine, "ActiveState", "heat-config-agent@app") == "inactive"
         assert (machine.disk / "var/lib/heat-config-agent/journal").exists()
         assert (machine.disk / "etc/heat-config-agent/agent.conf").exists()
         assert machine.run(command, "setup", "--remove").out == "there is nothing to remove\n"

@@ -37,6 +37,24 @@ def test_the_exit_code_is_the_scripts(machine: Machine, heat: SignalServer, scri
     assert value["deploy_stdout"] == "before\n"
 
 
+@pytest.mark.parametrize(
+    ("action", "script", "note"),
+    [
+        ("CREATE", "true", "declared and not produced: url, size"),
+        ("UPDATE", "echo 1 >$heat_outputs_path.size", "declared and not produced: url"),
+        ("CREATE", "echo 1 >$heat_outputs_path.size; echo u >$heat_outputs_path.url", ""),
+        ("DELETE", "true", ""),
+    ],
+)
+def test_output_that_was_not_produced_is_named(machine: Machine, action: str, script: str, note: str) -> None:
+    """The deployment has succeeded, and its line says which outputs nothing can refer to."""
+    given = deployment("d1", f"{SH}{script}\n", outputs=["url", "size"], action=action)
+    done = machine.apply([given])
+    assert done.code == 0, done.out + done.err
+    assert ("declared and not produced" in done.out) is bool(note)
+    assert note in done.out
+
+
 def test_a_script_that_kills_its_supervisor_has_failed(machine: Machine, heat: SignalServer) -> None:
     """Where nothing is left that could say how the script ended, its result says so, and is a failure."""
     value = result(machine, heat, f"{SH}echo before\nkill -9 0\n")

@@ -27,6 +27,7 @@ PACKAGED = (Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
 MARK = "# Written by heat-config-agent setup; «heat-config-agent setup --remove» deletes this file.\n"
 
 _SERVICES = ("heat-config-agent.service", "heat-config-apply.service")
+_TEMPLATE = "heat-config-agent@.service"
 _DEADLINE = 120
 """Seconds for one call of systemctl; stopping the daemon may take 30."""
 
@@ -95,6 +96,8 @@ def _install() -> None:
 def _remove() -> None:
     ours = [path for path in sorted(PLACE.glob("heat*")) if _is_ours(path)]
     services = [path.name for path in ours if path.name in _SERVICES]
+    if any(path.name == _TEMPLATE for path in ours):
+        services += _instances()
     if services:
         _systemctl("disable", *(["--now"] if _is_booted() else []), *services)
     for path in ours:
@@ -105,6 +108,17 @@ def _remove() -> None:
         SETTINGS.rmdir()
     if not ours:
         terminal.say("there is nothing to remove")
+
+
+def _instances() -> list[str]:
+    """Return the daemons of users that are enabled or running."""
+    pattern = _TEMPLATE.replace("@", "@*")
+    names = {path.name for path in PLACE.glob(f"*.wants/{pattern}")}
+    if _is_booted() and (program := shutil.which("systemctl")):
+        words = [program, "list-units", "--plain", "--no-legend", "--full", pattern]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_DEADLINE, check=False)
+        names.update(line.split()[0] for line in done.stdout.splitlines() if line.strip())
+    return sorted(names)
 
 
 def _units() -> dict[str, str]:

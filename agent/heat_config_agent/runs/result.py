@@ -47,7 +47,7 @@ def make(
         # People see less of an output than the template. It is read again, as a secret may have been cut in half.
         shown = fit({output: reply[output]}, limit, change=lambda _, text: conceal.text(text))
         why += _last_line(shown.get(output))
-    why = reason or why
+    why = reason or why or _missing(values, deployment)
     if attempts:
         stderr = values.get("deploy_stderr") or ""
         if isinstance(stderr, str):
@@ -60,6 +60,20 @@ def make(
             values["deploy_stderr"] = f"{stderr}{lack}\n"
         why = f"{why}; {lack}" if why else lack
     return Result(values=values, failed=failed, reason=conceal.text(why))
+
+
+def _missing(values: Mapping[str, object], deployment: Deployment) -> str:
+    """Return which declared outputs a run that succeeded has not produced; empty if it has produced all.
+
+    A deployment usually produces them when it makes something. Names with a dot are those of hooks.
+    """
+    if deployment.action not in ("", "CREATE", "UPDATE"):
+        return ""
+    names = [output.name for output in deployment.outputs if not output.error_output and "." not in output.name]
+    missing = [name for name in names if name not in values and not name.startswith("deploy_")]
+    if not missing:
+        return ""
+    return f"declared and not produced: {', '.join(missing[:10])}"
 
 
 def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, str, str]:

@@ -39,6 +39,9 @@ SUBSCRIPTION_SECONDS = 24 * 3600
 SETTLED_SECONDS = 300.0
 """If a connection has lasted this long, the next one follows its end without delay."""
 
+LARGEST_HANDSHAKE = 64 * 1024
+"""The largest answer in bytes to the request that begins a connection."""
+
 LARGEST = 4 * 1024 * 1024
 """The largest message in bytes. Zaqar accepts 256 KiB by default."""
 
@@ -123,6 +126,7 @@ class Listener(threading.Thread):
             host=_host(url),
             **_proxy(url),
         )
+        connection.unbind()
         self._ask(connection, "authenticate", {}, {"X-Auth-Token": token})
         self._ask(connection, "subscription_create", {"queue_name": self._queue, "ttl": SUBSCRIPTION_SECONDS})
         self._due = float("inf")
@@ -158,18 +162,56 @@ class Listener(threading.Thread):
 
     def _hang_up(self) -> None:
         """End the connection, if there is one, at any step. For any thread."""
-        sock = self._connection.sock if self._connection else None
+        sock = getattr(self._connection.sock, "plain", self._connection.sock) if self._connection else None
         if sock is not None:
             with contextlib.suppress(OSError):
                 # The plain socket is shut down even under TLS, so that a thread which reads from it wakes up.
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
+class _Handshake:
+    """A socket as the handshake uses it: what the server may answer is bounded in size and time."""
+
+    def __init__(self, plain: socket.socket) -> None:
+        """Read from this socket."""
+        self.plain = plain
+        self._room, self._until = LARGEST_HANDSHAKE, time.monotonic() + STEP_SECONDS
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the socket has under this name."""
+        return getattr(self.plain, name)
+
+    def recv(self, size: int) -> bytes:
+        """Return the next bytes of the answer. Raises UnreachableError if it is too long, or takes too long."""
+        part = self.plain.recv(size)
+        self._room -= len(part)
+        if self._room < 0:
+            raise UnreachableError(f"its answer to the handshake is longer than {LARGEST_HANDSHAKE // 1024} KiB")
+        if time.monotonic() > self._until:
+            raise UnreachableError("its answer to the handshake took too long")
+        return part
+
+
 class _Connection(websocket.WebSocket):
-    """A websocket whose messages are bounded in size and time."""
+    """A websocket whose handshake and messages are bounded in size and time."""
 
     _room = LARGEST
     _until = float("inf")
+    _socket: Any = None
+
+    @property
+    def sock(self) -> Any:
+        """The socket; bounded until the handshake has ended."""
+        return self._socket
+
+    @sock.setter
+    def sock(self, value: Any) -> None:
+        self._socket = value if value is None or self.connected else _Handshake(value)
+
+    def unbind(self) -> None:
+        """Read from the socket itself, because the handshake has ended."""
+        if isinstance(self._socket, _Handshake):
+            self._socket = self._socket.plain
 
     def receive(self, until: float, silence: float) -> dict[str, Any]:
         """Return the next message that is a JSON object.
