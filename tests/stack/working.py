@@ -33,12 +33,13 @@ class Working:
         """Return the session, which is opened if need be."""
         if self._open is None:
             given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
-            machine = ThisMachine(self.stack, given, Report(), server=self.server)
+            machine = ThisMachine(self.stack, given, Report())
             try:
                 opened = ArchivingSession(self.stack, self.types, machine, self.load, happened=self.events.append)
             except BaseException:
                 machine.close()
                 raise
+            opened.world.server = self.server
             self._open = opened, machine
         return self._open[0]
 

@@ -394,7 +394,10 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     present = {name for each in deployments for name in (each.name, each.given_name, each.id, each.title)}
     missing = [each for each in only if each not in present]
     if missing:
-        raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint="`--plan` shows all of them")
+        from heat_config_agent.diagnostics.mistakes import meant  # noqa: PLC0415  # only after mistakes
+
+        hint = meant(missing[0], sorted(filter(None, present))) or "`--plan` shows all of them"
+        raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint=hint)
 
 
 def _show_plan(settings: Settings, documents: list[Document], only: Sequence[str], *, as_json: bool) -> int:

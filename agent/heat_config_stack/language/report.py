@@ -66,6 +66,12 @@ def ordered(mistakes: Iterable[Mistake]) -> list[Mistake]:
     return sorted(unique, key=position)
 
 
+def among(word: str, names: Iterable[str], there: str = "it has") -> str:
+    """Return the hint for an unknown name on a command line: a close name, or else all of them."""
+    known = list(names)
+    return meant(word, known) or f"{there} {', '.join(known) or 'none'}"
+
+
 def meant(word: object, known: Iterable[str], closeness: float = 0.7) -> str:
     """Return the hint that another word may have been meant, or nothing."""
     if len(str(word)) > _LONGEST_WORD:

@@ -73,6 +73,8 @@ class World:
     """True if the scripts in the user data of servers are carried out."""
     creating: bool = False
     """True if the stacks are validated because they are about to be created."""
+    server: str = ""
+    """The server that this machine is, by its id or the name of its resource; empty if it stands in for all."""
     forget: Callable[[str, str], None] | None = None
     """Receives the path and the failure of each resource that is forgotten because its deletion failed; None if such a
     resource is kept."""
@@ -86,6 +88,12 @@ class World:
     def root(self) -> str:
         """Return the id of the outermost stack."""
         return next(each.id for each in self.store.stacks.values() if not each.owner)
+
+    def is_here(self, server: str) -> bool:
+        """Return whether a deployment for a server, by its id, is for this machine."""
+        if not self.server or server == self.server:
+            return True
+        return any(each.name == self.server and each.physical == server for each in self.store.resources_of(self.root))
 
     @property
     def catching_up(self) -> bool:
@@ -328,8 +336,12 @@ class Stack:
         }
 
     def leave_unchanged(self, name: str) -> None:
-        """Report that an update does not have to change a resource."""
-        self.world.left_unchanged("/".join((*self.path, name)))
+        """Report that an update does not have to change a resource, or leaves it out again."""
+        record = self.resources[name].record if name in self.resources else None
+        if record is not None and record.is_left_out:
+            self.happened([name], record.action, record.status, record.reason, of=record)
+        else:
+            self.world.left_unchanged("/".join((*self.path, name)))
 
     def output(self, name: str) -> Json:
         """Return the value of an output. Raises `Unresolved`."""

@@ -113,17 +113,13 @@ class _Heard(Relay):
 class ThisMachine:
     """The servers of a stack."""
 
-    def __init__(self, folder: Path, settings: Settings, report: Report, *, server: str = "") -> None:
-        """Use a stack's folder as a state directory. Raises AgentError.
-
-        With `server`, the id of a server or the name of its resource, only deployments for that server are carried out.
-        All others count as complete without outputs, and their `deploy_stderr` says so.
-        """
+    def __init__(self, folder: Path, settings: Settings, report: Report) -> None:
+        """Use a stack's folder as a state directory. Raises AgentError."""
         self._held = contextlib.ExitStack()
         self._held.enter_context(lock.held(folder))
         self._folder = folder
         self._heard = _Heard(report)
-        self._settings, self._report, self._server = settings, self._heard, server
+        self._settings, self._report = settings, self._heard
         self._parallel = max(int(settings.number("parallel")), 1)
         self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
         self._environment = dict(settings.run_settings.environment)
@@ -260,10 +256,6 @@ class ThisMachine:
         config = world.store.configs.get(deployment.config)
         if config is None:
             return
-        if not self._is_ours(world, deployment):
-            note = f"not carried out: it is for the server {deployment.server}"
-            deployments.take(world, deployment, {"deploy_stderr": note, "deploy_status_code": 0})
-            return
         if config.group in TOOLLESS:
             self._refuse(world, deployment, config.group)
             return
@@ -274,12 +266,6 @@ class ThisMachine:
         for each in self._alike(world, deployment, config.name):
             self._named.setdefault(each, set()).add(deployment.id)
         self._pending[deployment.id] = deployment
-
-    def _is_ours(self, world: World, deployment: DeploymentRecord) -> bool:
-        if not self._server or deployment.server == self._server:
-            return True
-        stack = world.store.resources_of(world.root)
-        return any(each.name == self._server and each.physical == deployment.server for each in stack)
 
     def _refuse(self, world: World, deployment: DeploymentRecord, group: str) -> None:
         """Fail a deployment that no agent would answer, so that the stack does not wait forever."""

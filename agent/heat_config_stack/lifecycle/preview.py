@@ -15,6 +15,8 @@ from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import differ
 
 ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
+LEFT_OUT = "left out"
+"""The effect on a resource that is for another server than this machine."""
 AGAIN = "again"
 """The effect on a resource whose definition is unchanged, and whose last action has not succeeded."""
 
@@ -94,4 +96,5 @@ def _effect(resource: Resource, new: Resource) -> str:
         return REPLACED
     except (HeatException, Unresolved):
         return UPDATED
-    return UPDATED if changed else AGAIN if resource.status != COMPLETE and resource.child is None else UNCHANGED
+    is_open = resource.status != COMPLETE or resource.always_update()
+    return UPDATED if changed else AGAIN if is_open and resource.child is None else UNCHANGED

@@ -25,6 +25,7 @@ from heat_config_stack.definition.procedures import (
     Steps,
 )
 from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records
@@ -71,7 +72,7 @@ def procedure(stack: Stack, name: str) -> Procedure:
     """Return the procedure of a name. Raises UsageError."""
     known, triggers = stack.definition.procedures, stack.definition.triggers
     if name not in known and name not in triggers:
-        hint = f"it has {', '.join(known)}" if known else ""
+        hint = among(name, [*known, *triggers]) if known or triggers else ""
         raise UsageError(f"the stack {stack.name} has no workflow {name}", hint=hint)
     return known[name] if name in known else triggers[name]
 
@@ -264,6 +265,9 @@ class Run:
                 data = keeper.record.data
                 data[nodes.OUTPUTS] = {**(data.get(nodes.OUTPUTS) or {}), delivery.kept_as: outputs}
                 stack.keep(keeper.record)
+        if keeper is not None and record.is_left_out:
+            keeper.record.data["left_out"], keeper.record.reason = records.CREATE, record.reason
+            stack.keep(keeper.record)
         self.record.current = ""
         _drop(stack, record)
         return ""

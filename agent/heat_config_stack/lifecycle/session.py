@@ -12,6 +12,7 @@ from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
 from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import preview, procedure, traversal, validation
 from heat_config_stack.lifecycle.endpoint import Endpoint
 from heat_config_stack.lifecycle.live import Servers, Stack, World
@@ -226,7 +227,8 @@ class Session:
             stack = getattr(stack.resources.get(each), "child", None) if stack else None
         found = stack.resources.get(name) if stack else None
         if found is None:
-            raise UsageError(f"there is no resource {resource} in {self._there().name}")
+            hint = among(name, stack.resources) if stack else ""
+            raise UsageError(f"there is no resource {resource} in {self._there().name}", hint=hint)
         try:
             _signal(found, details)
         except ValueError as error:

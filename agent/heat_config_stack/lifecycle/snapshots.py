@@ -14,6 +14,7 @@ from heat_config_agent.model.errors import AgentError, UsageError, blame
 from heat_config_stack.definition import Definition
 from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.language.positions import Json
+from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, definition_of
@@ -45,8 +46,8 @@ def find(store: Memory, name: str) -> SnapshotRecord:
     stack = store.root.name if store.root else ""
     if namesakes:
         raise UsageError(f"{name!r} is the name of {len(namesakes)} snapshots of {stack}", hint="name one by its id")
-    names = ", ".join(snapshot.name or snapshot.id for snapshot in store.snapshots.values())
-    raise UsageError(f"{stack} has no snapshot {name!r}", hint=f"it has {names or 'none'}")
+    names = [snapshot.name or snapshot.id for snapshot in store.snapshots.values()]
+    raise UsageError(f"{stack} has no snapshot {name!r}", hint=among(name, names))
 
 
 class ArchivingSession(Session):

@@ -17,6 +17,10 @@ SNAPSHOT, RESTORE = "SNAPSHOT", "RESTORE"
 IN_PROGRESS, COMPLETE, FAILED = "IN_PROGRESS", "COMPLETE", "FAILED"
 
 
+LEFT_OUT = "left out"
+"""The beginning of the reason of a resource that is for another server than this machine."""
+
+
 def new_id() -> str:
     """Return a new unique id."""
     return str(uuid.uuid4())
@@ -116,6 +120,11 @@ class ResourceRecord:
     """The time that it has waited, see `spans`."""
     created: float = field(default_factory=time.time)
     updated: float = 0.0
+
+    @property
+    def is_left_out(self) -> bool:
+        """True if its last action is complete and was not carried out, because it is for another server."""
+        return self.status == COMPLETE and self.reason.startswith(LEFT_OUT)
 
     @property
     def state(self) -> tuple[str, str]:

@@ -326,7 +326,7 @@ def _state(resource: Resource, action: str) -> Iterator[None]:
         raise
     except BaseException as error:
         raise _failed(resource, action, error) from error
-    _set(resource, action, COMPLETE)
+    _set(resource, action, COMPLETE, resource.left_out())
 
 
 def _failed(resource: Resource, action: str, error: BaseException) -> ResourceFailure:

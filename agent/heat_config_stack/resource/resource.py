@@ -318,6 +318,10 @@ class Resource(ClientUser):
         """Return whether its actions may have changed this machine, so that its replacement comes after its DELETE."""
         return False
 
+    def left_out(self) -> str:
+        """Return why the last action was not carried out, although it counts as complete; empty if it was."""
+        return ""
+
     def action_of_update(self) -> str:
         """Return the action by which an update brings the resource to its definition, UPDATE or CREATE."""
         return self.UPDATE

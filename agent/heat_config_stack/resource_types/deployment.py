@@ -44,6 +44,10 @@ SHARED: dict[str, Schema] = {
 LAST = "heat-config-agent"
 """The key of the stored values of an abandoned deployment that has its last result."""
 
+_LEFT = "left_out"
+"""The key of the stored value with the action that was left to another server."""
+_EARLIER = "not carried out: it is for the server"
+
 STRUCTURED: dict[str, Schema] = {
     "input_key": Schema(Schema.STRING, "The key of a map that is an input's value.", default="get_input"),
     "input_values_validate": Schema(
@@ -74,6 +78,33 @@ class SoftwareDeployment(Resource):
         "deploy_stderr": Attribute("Standard error.", type=Attribute.STRING),
         "deploy_status_code": Attribute("Exit code.", type=Attribute.STRING),
     }
+
+    # Deployments for other servers than this machine.
+
+    def left_out(self) -> str:
+        """Return for which server it is, if CREATE or the last UPDATE was left to it; empty if it was carried out."""
+        if not self._left:
+            return ""
+        server, world = self.properties["server"], self.stack.world
+        names = (each.name for each in world.store.resources_of(world.root) if each.physical == server)
+        return f"{records.LEFT_OUT}: it is for the server {next(names, server)}"
+
+    @property
+    def _left(self) -> str:
+        """The action that was left to another server and is still to be carried out, CREATE or UPDATE; else empty."""
+        found = self._deployment
+        printed = str(found.outputs.get("deploy_stderr") or "") if found is not None else ""
+        earlier = "CREATE" if printed.startswith(_EARLIER) else ""  # as earlier versions have recorded it
+        return str(self.record.data.get(_LEFT) or earlier)
+
+    def _leave(self, action: str) -> None:
+        """Leave an action to another server."""
+        if action in ("CREATE", "UPDATE") and not self._left:
+            self.record.data[_LEFT] = action
+
+    def always_update(self) -> bool:
+        """Return whether it was left out, and is for this machine now."""
+        return bool(self._left) and self.stack.world.is_here(self.properties["server"])
 
     # The derived config.
 
@@ -206,14 +237,15 @@ class SoftwareDeployment(Resource):
         return False
 
     def has_run(self) -> bool:
-        """Return whether anything has been delivered."""
-        return self.resource_id is not None
+        """Return whether anything has been delivered to this machine."""
+        return self.resource_id is not None and self._left != "CREATE"
 
     def action_of_update(self) -> str:
         """Return CREATE until that has succeeded, and after DELETE has begun; else UPDATE."""
         record = self.record
         begun = record.action == records.CREATE or (record.action == records.ADOPT and record.physical is None)
         never = record.action in (records.INIT, records.DELETE) or (begun and record.status != COMPLETE)
+        never = never or self._left == records.CREATE
         return records.CREATE if never else records.UPDATE
 
     def needs_replace_with_prop_diff(
@@ -237,8 +269,13 @@ class SoftwareDeployment(Resource):
         if deployment is not None and deployment.attempt == self.record.attempt:
             world.servers.deliver(deployment)  # an earlier process delivered it
             return deployment.id
+        if self._left == "CREATE" and action not in ("CREATE", "UPDATE"):
+            return ""  # nothing has been made here
         source = self._config(self.properties)
         if not self._is_for(action, source):
+            return ""
+        if not world.is_here(self.properties["server"]):
+            self._leave(action)
             return ""
         derived = self._derived(action, source)
         server = self.properties["server"]
@@ -252,6 +289,7 @@ class SoftwareDeployment(Resource):
                 raise ValueError("server_id must be specified")
             deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", action, "", "")
             self.resource_id_set(deployment.id)
+        self.record.data.pop(_LEFT, None)
         deployment.server = server or deployment.server  # a creation that was interrupted may go on with another one
         deployment.action, deployment.attempt = action, self.record.attempt
         # The script for DELETE has ended before the deployment is removed, although its result does not count.
@@ -316,6 +354,8 @@ class SoftwareDeployment(Resource):
     def get_attribute(self, key: str, *path: Json) -> Json:
         """Return an output; None if it has no value yet."""
         found = self._deployment
+        if self._left and key == "deploy_stderr":
+            return f"{_EARLIER} {self.properties['server']}"
         if found is not None and key in found.outputs:
             return select_from_attribute(found.outputs[key], path)
         source = self._config(self.properties)

@@ -154,7 +154,7 @@ class Operation(SoftwareDeployment):
         is_operation = self.properties["kind"] != "artifacts"
         if is_operation and not is_of_procedure and self.stack.is_done_by_procedure(action):
             return ""
-        if self._steps(action):
+        if self._steps(action) and self.stack.world.is_here(self.properties["server"]):
             if not is_of_procedure:
                 nodes.forget(self.stack, nodes.of_operation(self.stack, self.name))
             self.record.data[_OPEN] = True
@@ -175,7 +175,7 @@ class Operation(SoftwareDeployment):
         changed = prop_diff.keys() & (
             _COMPARED - {"config", "input_values", "server"} if self._only_triggered else _COMPARED
         )
-        if not made or self.record.data.get(_OPEN) or changed or self._asked_for_more():
+        if not made or self._left or self.record.data.get(_OPEN) or changed or self._asked_for_more():
             return self._act("UPDATE" if made else "CREATE")
         return ""
 
@@ -194,8 +194,8 @@ class Operation(SoftwareDeployment):
         return bool(self.properties["kind"] == "target_changed")
 
     def action_of_update(self) -> str:
-        """Return UPDATE: the data of the resource says whether what makes has run."""
-        return "UPDATE"
+        """Return CREATE until what makes has run."""
+        return "UPDATE" if self.record.data.get(_MADE) else "CREATE"
 
     def needs_replace_with_prop_diff(
         self, changed_properties_set: set[str], after_props: Properties, before_props: Properties
@@ -219,7 +219,7 @@ class Operation(SoftwareDeployment):
                     outputs[name] = self._taken(name, deployment.outputs)
             if outputs:
                 self.record.data[_OUTPUTS] = outputs
-        if action in ("CREATE", "UPDATE"):
+        if action in ("CREATE", "UPDATE") and self._left != "CREATE":
             self.record.data[_MADE] = True
             if token:
                 self.record.data[_RUN] = self.record.attempt

@@ -179,7 +179,9 @@ class CloudServer(Placeholder):
 
     def always_update(self) -> bool:
         """Return whether people ask for scripts that have not been carried out."""
-        return self.stack.world.user_data and self._deployment is None and bool(self.user_data().scripts)
+        world = self.stack.world
+        asked = world.user_data and world.is_here(self.resource_id or "")
+        return asked and self._deployment is None and bool(self.user_data().scripts)
 
     def handle_update(  # type: ignore[override]
         self,
@@ -198,7 +200,8 @@ class CloudServer(Placeholder):
             if deployment.status == records.IN_PROGRESS:
                 world.servers.deliver(deployment)  # an earlier process delivered it
             return deployment.id
-        scripts = self.user_data() if world.user_data else user_data.UserData()
+        asked = world.user_data and world.is_here(self.resource_id or "")
+        scripts = self.user_data() if asked else user_data.UserData()
         if not scripts.scripts:
             return ""
         content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}

@@ -18,7 +18,7 @@ from heat_config_stack.hot import exchange, loader, reader
 from heat_config_stack.hot.source import Source
 from heat_config_stack.language.mistakes import Invalid, Mistake
 from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import ordered
+from heat_config_stack.language.report import among, ordered
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import new_id
@@ -82,7 +82,7 @@ def new(options: argparse.Namespace, name: str, types: Types) -> Definition:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         return services.new(options, identity)
-    return _defined(*_said(options), identity, types)
+    return _checked(options, _defined(*_said(options), identity, types), types)
 
 
 def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
@@ -114,10 +114,32 @@ def changed(options: argparse.Namespace, stack: Stack) -> Definition:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         if options.existing and isinstance(former, dict) and former.get("language") == TOSCA:
-            return services.changed(options, former, stack.identity)
+            definition = services.changed(options, former, stack.identity)
+            _check_cleared(options, definition, stack)
+            return definition
         return services.new(options, stack.identity)
     source, missing = _kept(options, former) if options.existing and former else _anew(options)
-    return _defined(source, missing, stack.identity, stack.world.types)
+    definition = _checked(options, _defined(source, missing, stack.identity, stack.world.types), stack.world.types)
+    _check_cleared(options, definition, stack)
+    return definition
+
+
+def _check_cleared(options: argparse.Namespace, definition: Definition, stack: Stack) -> None:
+    """Raise UsageError if --clear-parameter names a parameter that the template does not have, nor had."""
+    known = {**definition.parameters, **(stack.defined.parameters if stack.defined else {})}
+    for name in options.clear_parameter:
+        if name not in known:
+            raise UsageError(f"--clear-parameter names no parameter {name!r}", hint=among(name, known))
+
+
+def _checked(options: argparse.Namespace, definition: Definition, types: Types) -> Definition:
+    """Return a definition, whose resources --attribute names by their path or type. Raises UsageError."""
+    present = {*definition.resources, *(each.type for each in definition.resources.values())}
+    for name in named.attributes_by_resource(options):
+        if name.partition("/")[0] not in present and name not in types:
+            hint = among(name, definition.resources)
+            raise UsageError(f"--attribute names no resource {name!r}", hint=hint)
+    return definition
 
 
 def _refuse_unsigned(subject: str) -> None:
@@ -128,13 +150,16 @@ def _refuse_unsigned(subject: str) -> None:
         raise UsageError(f"{subject} cannot be signed, and the policy has the rule signers", hint="name its template")
 
 
-def default_name(template: str) -> str:
-    """Return the name of the stack of a template: the name of the file, or the one that an archive has."""
+def default_name(template: str) -> tuple[str, bool]:
+    """Return the name of the stack of a template: the name of the file, or the one that an archive has.
+
+    The second value says if it is the one in the archive.
+    """
     if language_of(template) == TOSCA:
         from heat_config_stack.tosca.compilation.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
 
         return of_service(template)
-    return Path(template).name.partition(".")[0]
+    return Path(template).name.partition(".")[0], False
 
 
 def _is_service(options: argparse.Namespace, source: Json) -> bool:

@@ -58,6 +58,22 @@ def actions(definition: Definition, types: Types) -> dict[str, tuple[str, ...]]:
     }
 
 
+def servers(definition: Definition, types: Types) -> dict[str, str]:
+    """Return the server of each deployment of a stack and its child stacks, by its path, as far as it is known.
+
+    A server of the template is its name.
+    """
+    found: dict[str, str] = {}
+    for path, resource, _ in _resources(definition, types):
+        try:
+            server = resource.properties["server"]
+        except Exception:  # noqa: BLE001, S112  # a mistake, or a server that is known later
+            continue
+        if isinstance(server, str) and server:
+            found["/".join(path)] = server
+    return found
+
+
 def former_actions(resource: Resource, path: str) -> Iterator[tuple[str, SoftwareDeployment]]:
     """Yield the deployments of an existing resource and its child stacks, with their paths."""
     if isinstance(resource, SoftwareDeployment):

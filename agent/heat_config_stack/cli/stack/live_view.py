@@ -17,7 +17,7 @@ from heat_config_agent.model.entry import Entry, Run
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 from heat_config_stack.cli.stack import values
-from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS
+from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, LEFT_OUT
 
 _WORKING, _RUNNING, _OK = "working", "running", "ok"
 
@@ -59,7 +59,10 @@ class View:
         """Show resources that have not begun, except those in `earlier`, which an interrupted command worked on."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
-        """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
+        """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked.
+
+        An event of a failed deployment has `why`, too: the reason in the words of its tool.
+        """
 
     def left_unchanged(self, path: str) -> None:
         """Show that an update does not have to change a resource."""
@@ -167,7 +170,11 @@ class _Row:
         if event["status"] == IN_PROGRESS:
             self.word, self.since, self.ended, self.deployed, self.outcome = _WORKING, now, None, False, ""
             return
+        self.reason = event.get("why") or self.reason
         self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(event["status"], event["status"])
+        if event["status"] == COMPLETE and event["reason"].startswith(LEFT_OUT):
+            self.word = self.outcome = LEFT_OUT
+            self.reason = self.reason.removeprefix(f"{LEFT_OUT}: ")
         if self.since is None and not self.deployed:  # nothing came before it: it is a state that was set
             self.since = now
         self.ended = now
@@ -304,7 +311,7 @@ class Tree(_Rows):
             news = [path for path in self._ordered() if self._rows[path].word in (_RUNNING, _WORKING, "FAILED")]
             words = Counter(row.word for row in self._rows.values())
             count = f"{words['ok']} of {len(self._rows)} resources are ok"
-            count += f", {words['unchanged']} unchanged" if words["unchanged"] else ""
+            count += "".join(f", {words[word]} {word}" for word in ("unchanged", LEFT_OUT) if words[word])
             lines = [*self._drawn_lines(news[: max(room - 1, 0)]), count]
         self._canvas.draw(lines)
 

@@ -11,6 +11,7 @@ from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli.stack import sessions
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_stack.definition import Unresolved, resolve
+from heat_config_stack.language.report import meant
 from heat_config_stack.lifecycle import nodes
 from heat_config_stack.lifecycle.live import Stack
 
@@ -33,7 +34,8 @@ def show(options: argparse.Namespace) -> int:
     if options.node not in defined:
         raise UsageError(
             f"the stack {root.name} has no node {options.node}",
-            hint=f"`{state_options.of(options).command('stack', 'node', 'list', root.name)}` shows them all",
+            hint=meant(options.node, defined)
+            or f"`{state_options.of(options).command('stack', 'node', 'list', root.name)}` shows them all",
         )
     details = in_full(root, options.node)
     if options.json:

@@ -15,12 +15,12 @@ from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.mistakes import mistake_line
-from heat_config_stack.cli.stack import definitions, plan, sessions, signatures, timeline, values
+from heat_config_stack.cli.stack import definitions, forecast, origin, plan, sessions, signatures, timeline, values
 from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
 from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.report import ordered
+from heat_config_stack.language.report import meant, ordered
 from heat_config_stack.lifecycle import advice, deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
@@ -69,7 +69,9 @@ def create(options: argparse.Namespace) -> int:
     definition = definitions.new(options, options.name, _types(settings))
     _warned(settings, definition)
     if options.dry_run:
-        return plan.show(settings, definition, None, as_json=options.json)
+        return plan.show(
+            settings, definition, None, as_json=options.json, server=_server(settings, options, definition, None)
+        )
     return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
 
 
@@ -85,7 +87,9 @@ def update(options: argparse.Namespace) -> int:
     definition = definitions.changed(options, stack)
     _warned(settings, definition)
     if options.dry_run:
-        return plan.show(settings, definition, stack, as_json=options.json)
+        return plan.show(
+            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
+        )
     return carry_out(
         settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
     )
@@ -100,10 +104,14 @@ def preview_(options: argparse.Namespace) -> int:
         stack = sessions.look(settings, name)
         definition = definitions.changed(options, stack)
         _warned(settings, definition)
-        return plan.show(settings, definition, stack, as_json=options.json)
+        return plan.show(
+            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
+        )
     definition = definitions.new(options, name, _types(settings))
     _warned(settings, definition)
-    return plan.show(settings, definition, None, as_json=options.json)
+    return plan.show(
+        settings, definition, None, as_json=options.json, server=_server(settings, options, definition, None)
+    )
 
 
 def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
@@ -112,11 +120,13 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
     `content` is the content of the file, if it has been read already.
     """
     opened = signatures.opened(options, template)
-    name = definitions.default_name(opened.path) if options.name is None else options.name
+    name, inside = definitions.default_name(opened.path) if options.name is None else (options.name, False)
     if options.name is None and not listing.is_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
+    options.origin = origin.described(template, is_named_inside=inside)
+    options.wants_name = options.name is not None
     options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
     options.content, options.opened = content, opened
@@ -129,12 +139,16 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     else:
         stack = sessions.outline(settings, options.name)
     stack = None if stack is None or _is_gone(stack) else stack
+    if stack is not None and not options.wants_name:
+        origin.check(settings, options.name, options.origin)
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
     )
     _warned(settings, definition)
     if options.plan:
-        return plan.show(settings, definition, stack, as_json=options.json)
+        return plan.show(
+            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
+        )
 
     def work(session: Session) -> None:
         root = session.root
@@ -223,8 +237,11 @@ def carry_out(
         user_data=getattr(options, "user_data", False),
     ) as session:
         stack = session.root
+        _check_server(settings, options.server, definition, stack)
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), timeline.earlier(settings, session))
+        if definition is not None:
+            origin.keep(settings, options.name, _origin(options))
         work(session)
         root = session.root
         view.finish(_as_defined(root) if root else ())
@@ -232,9 +249,40 @@ def carry_out(
             _say_placeholders(session.root)
         if definition is not None and session.root is not None:
             _warn_of_user_data(session.root, view)
-        if options.server and session.root is not None and (left := _for_others(session.root, options.server)):
+        if options.server and session.root is not None and (left := _for_others(session.root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+
+
+def _origin(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is kept of the file of a stack's new definition; empty if there is no new file."""
+    if hasattr(options, "origin"):
+        return dict(options.origin)
+    template = getattr(options, "template", None) or getattr(options, "file", None)
+    return origin.described(template, is_named_inside=False) if isinstance(template, str) else {}
+
+
+def _check_server(settings: Settings, server: str | None, definition: Definition | None, stack: Stack | None) -> None:
+    """Raise UsageError if the template has no deployment for a server and no such server."""
+    definition = definition or (stack.defined if stack else None)
+    if not server or definition is None:
+        return
+    ids = {each.name: each.physical for each in stack.records()} if stack else {}
+    types = _types(settings)
+    deployed = set(forecast.servers(definition, types).values())
+    names = {name for name, each in definition.resources.items() if each.type.endswith("Server")}
+    names |= deployed - {of for of in ids.values() if of is not None}
+    if server in names or server in deployed or server in {ids.get(name) for name in names}:
+        return
+    hint = meant(server, sorted(names)) or (f"it has {', '.join(sorted(names))}" if names else "")
+    raise UsageError(f"the template has no server {server!r}", hint=hint)
+
+
+def _server(settings: Settings, options: argparse.Namespace, definition: Definition, stack: Stack | None) -> str:
+    """Return the server of the command line, which the template has. Raises UsageError."""
+    server: str = getattr(options, "server", None) or ""
+    _check_server(settings, server, definition, stack)
+    return server
 
 
 def _as_defined(root: Stack) -> list[str]:
@@ -271,17 +319,9 @@ def _warn_of_user_data(root: Stack, view: View) -> None:
         view.warn(f"the user_data of {', '.join(sorted(left))} is not carried out; --user-data carries out its scripts")
 
 
-def _for_others(root: Stack, server: str) -> list[str]:
-    """Return the names of deployments for other servers than `server`, which is an id or a resource."""
-    store = root.world.store
-    ids = {server, *(record.physical for record in root.records() if record.name == server)}
-    return sorted(
-        {
-            store.resources[deployment.resource].name
-            for deployment in store.deployments.values()
-            if deployment.server not in ids and deployment.resource in store.resources
-        }
-    )
+def _for_others(root: Stack) -> list[str]:
+    """Return the names of the resources that were left to other servers."""
+    return sorted({each.name for each in root.world.store.resources.values() if each.is_left_out})
 
 
 def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *, as_json: bool) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import ExitCode
@@ -30,14 +31,19 @@ _STYLES = {
 }
 
 
-def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool) -> int:
+def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_json: bool, server: str = "") -> int:
     """Print what a definition would change in a stack, which is None if it is new. Raises `Invalid`."""
-    validation.check(definition, sessions.types(settings.words("plugin_dirs")))
+    types = sessions.types(settings.words("plugin_dirs"))
+    validation.check(definition, types)
+    if stack is not None:
+        stack.world.server = server
     if stack is None:
         changes = [Change(name, each.type, preview.ADDED) for name, each in definition.resources.items()]
     else:
         changes = list(preview.changes(stack, definition))
-    new = forecast.actions(definition, sessions.types(settings.words("plugin_dirs")))
+    new = forecast.actions(definition, types)
+    if server:
+        changes = _for_server(changes, new, forecast.servers(definition, types), stack, server)
     runs = {each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes}
     refused, mistake = _refusals(settings, definition, stack, changes)
     if as_json:
@@ -52,6 +58,28 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
         terminal.say(terminal.styled(f"nothing new begins: {terminal.line(mistake)}", "bad"))
     terminal.say(f"{terminal.count(len(changes), 'resource')}; nothing was done")
     return ExitCode.OK
+
+
+def _for_server(
+    changes: list[Change],
+    new: dict[str, tuple[str, ...]],
+    servers: Mapping[str, str],
+    stack: Stack | None,
+    server: str,
+) -> list[Change]:
+    """Return changes in which the deployments for other servers than one are left out, and take these from `new`."""
+    names = {server, *(each.name for each in stack.records() if each.physical == server)} if stack else {server}
+    for path, of in servers.items():
+        if of not in names and path in new:
+            new[path] = ()
+    return [
+        replace(each, effect=preview.LEFT_OUT)
+        if each.effect in (preview.ADDED, preview.UPDATED, preview.AGAIN, preview.UNCHANGED)
+        and servers.get(each.name, server) not in names
+        and (each.former is None or not each.former.has_run() or each.effect != preview.UNCHANGED)
+        else each
+        for each in changes
+    ]
 
 
 def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

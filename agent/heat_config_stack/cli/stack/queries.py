@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.model.errors import AgentError, ExitCode
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_stack.cli.stack import sessions, values
+from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import listing
 
@@ -79,7 +80,7 @@ def output(options: argparse.Namespace) -> int:
                 terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
         return ExitCode.OK
     if options.output not in names:
-        raise AgentError(f"{root.name} has no output {options.output!r}", hint=f"it has {', '.join(names) or 'none'}")
+        raise UsageError(f"{root.name} has no output {options.output!r}", hint=among(options.output, names))
     answer = values.output(root, options.output, reveal=options.reveal, exact=True)
     if options.json:
         terminal.say(json.dumps(answer))
@@ -102,9 +103,7 @@ def resource(options: argparse.Namespace) -> int:
     root = _root(options)
     all_ = dict(values.every(root, options.resource.count("/")))
     if options.resource not in all_:
-        raise AgentError(
-            f"{root.name} has no resource {options.resource!r}", hint=f"it has {', '.join(all_) or 'none'}"
-        )
+        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=among(options.resource, all_))
     details = values.resource_in_full(root, options.resource, all_[options.resource])
     if options.json:
         terminal.say(json.dumps(details))
@@ -125,6 +124,7 @@ def resource(options: argparse.Namespace) -> int:
 def events(options: argparse.Namespace) -> int:
     """List the events, oldest first."""
     root = _root(options)
+    _check_resource(root, options.resource)
     events_shown = [event for event in root.world.store.events if options.resource in (None, event["path"])]
     conceal = root.world.conceal
     rows = [
@@ -137,6 +137,13 @@ def events(options: argparse.Namespace) -> int:
         return ExitCode.OK
     keys = ("event_time", "resource_name", "resource_status", "resource_status_reason")
     return _rows(options, rows, ("TIME", "RESOURCE", "STATUS", "WHY"), keys)
+
+
+def _check_resource(root: Stack, path: str | None) -> None:
+    """Raise UsageError if a stack has no resource at a path, and has had none."""
+    past = {event["path"] for event in root.world.store.events}
+    if path and path not in past and path not in (names := dict(values.every(root, path.count("/")))):
+        raise UsageError(f"{root.name} has no resource {path!r}", hint=among(path, names))
 
 
 def _root(options: argparse.Namespace) -> Stack:

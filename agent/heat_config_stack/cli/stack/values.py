@@ -110,7 +110,7 @@ def resource(path: str, member: Resource) -> dict[str, Json]:
         "resource_name": path,
         "physical_resource_id": listed(member.stack.conceal, record.physical),
         "resource_type": member.type(),
-        "resource_status": "_".join(record.state),
+        "resource_status": "LEFT_OUT" if record.is_left_out else "_".join(record.state),
         "updated_time": moment(record.updated or record.created),
     }
 
