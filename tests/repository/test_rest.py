@@ -41,6 +41,8 @@ def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: s
             "-o",
             cache,
             "-v",
+            "--rootdir",
+            str(tmp_path),
             "--basetemp",
             str(tmp_path / "inner"),
         ]
