@@ -1,0 +1,63 @@
+"""Nothing that runs is forgotten: a run has ended before the record of what it belongs to goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cli.test_stack_failed_again import stack
+from support.loopback import wait_until
+from support.machine import Machine
+
+TEMPLATE = {
+    "heat_template_version": "2018-08-31",
+    "resources": {
+        "server": {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}},
+        "config": {
+            "type": "OS::Heat::SoftwareConfig",
+            "properties": {"group": "script", "config": "#!/bin/sh\necho $$ > FOLDER/pid\nexec sleep 600\n"},
+        },
+        "app": {
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}},
+        },
+    },
+}
+
+
+def interrupted(machine: Machine) -> int:
+    """Kill a command while the script of its stack runs, and return the process of the script."""
+    text = json.dumps(TEMPLATE).replace("FOLDER", str(machine.folder))
+    (machine.folder / "s.yaml").write_text(text)
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), "s.yaml")
+    pid = machine.folder / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text().strip() != "", 30)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return int(pid.read_text())
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("words", [(), ("--force",)])
+def test_deleted_stack_has_ended_its_runs(machine: Machine, words: tuple[str, ...]) -> None:
+    """Also without a config for DELETE."""
+    pid = interrupted(machine)
+    try:
+        assert runs(pid)
+        done = stack(machine, "delete", "s", "--yes", *words)
+        assert (done.code, runs(pid)) == (0, False), done.out + done.err
+        assert "no stacks" in stack(machine, "list").out
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
