@@ -61,3 +61,39 @@ def test_deleted_stack_has_ended_its_runs(machine: Machine, words: tuple[str, ..
     finally:
         if runs(pid):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
+    """The state that is printed says that the deployment was in progress."""
+    pid = interrupted(machine)
+    try:
+        done = stack(machine, "abandon", "s", "--output-file", "a.json")
+        assert (done.code, runs(pid)) == (0, False), done.out + done.err
+        assert json.loads((machine.folder / "a.json").read_text())["resources"]["app"]["status"] == "IN_PROGRESS"
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_interrupted_stack_is_shown_with_the_command_that_continues_it(machine: Machine) -> None:
+    """In the list and by show."""
+    pid = interrupted(machine)
+    try:
+        why = "the CREATE of s was interrupted: `heat-config-agent stack update --existing s"
+        assert why in stack(machine, "list").out
+        assert why in stack(machine, "show", "s").out
+        assert json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert stack(machine, "delete", "s", "--yes").code == 0
+
+
+def test_wait_says_at_once_what_it_waits_for(machine: Machine) -> None:
+    """Without an agent, it says that none is running before it waits."""
+    process = machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state))
+    assert process.stderr is not None
+    try:
+        assert "no agent is running" in str(process.stderr.readline())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
