@@ -42,7 +42,9 @@ class Hooks:
         self.folder = folder
         self.tool = folder / "tool"
         self._record = folder / "record"
-        self.tool.write_text(TOOL.format(python=sys.executable, record=str(self._record)))
+        python = folder / "python"  # whatever letters the path of the checkout has
+        python.symlink_to(sys.executable)
+        self.tool.write_text(TOOL.format(python=python, record=str(self._record)))
         self.tool.chmod(0o755)
         (folder / "hooks").mkdir()
         self.environment = {

@@ -3,6 +3,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shlex
 import subprocess
 import sys
 import time
@@ -241,7 +242,7 @@ def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
     for name in ("python3", "variable", "option"):
         folder = tmp_path / "interpreters"
         folder.mkdir(exist_ok=True)
-        (folder / name).write_text(f'#!/bin/sh\nBY="{name}$BY" exec {sys.executable} "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\nBY="{name}$BY" exec {shlex.quote(sys.executable)} "$@"\n')
         (folder / name).chmod(0o755)
     found = []
 

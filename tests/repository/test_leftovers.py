@@ -45,6 +45,8 @@ def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: in
         "conftest",
         "-p",
         "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
         "--basetemp",
         str(folder),
         "--timeout",

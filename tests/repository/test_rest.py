@@ -31,7 +31,21 @@ def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: s
     cache = f"cache_dir={tmp_path}/cache"
 
     def run(*words: str, **variables: str) -> str:
-        options = ["-p", "conftest", "-n", workers, "--dist", "loadgroup", "-o", cache, "-v"]
+        options = [
+            "-p",
+            "conftest",
+            "-n",
+            workers,
+            "--dist",
+            "loadgroup",
+            "-o",
+            cache,
+            "-v",
+            "--rootdir",
+            str(tmp_path),
+            "--basetemp",
+            str(tmp_path / "inner"),
+        ]
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), *options, *words, "test_some.py"],
             cwd=tmp_path,

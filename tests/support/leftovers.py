@@ -55,7 +55,8 @@ def _names(pid: str, folder: bytes) -> bool:
     for part in ("environ", "cmdline"):
         with contextlib.suppress(OSError), open(f"/proc/{pid}/{part}", "rb") as file:
             text = file.read() + b"\0"
-            if any(folder + end in text for end in (b"/", b"\0", b" ")):
+            # A path in the folder: one that names just the folder may be the command of another run.
+            if folder + b"/" in text or os.fsencode(VARIABLE) + b"=" + folder + b"\0" in text:
                 return True
     with contextlib.suppress(OSError, IndexError):
         place = os.fsencode(Path(f"/proc/{pid}/cwd").readlink()) + b"/"

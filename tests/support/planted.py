@@ -247,6 +247,7 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
         "config": settings,
         "check": False,
         "unfinished": False,
+        "failed": False,
         "follow": False,
         "schema": False,
     }

@@ -137,6 +137,10 @@ class Lines(Report):
                 self.warn(mistake)
         counted = totals(steps, entries)
         counts = [f"{number} {label}" for label, number in counted.items() if number]
+        if earlier := failed_earlier(steps, entries):
+            skipped = f"{counted['skipped']} skipped"
+            some = "which failed earlier" if counted["skipped"] == 1 else f"{earlier} of them failed earlier"
+            counts[counts.index(skipped)] = f"{skipped}, {some}"
         done = [text for text in counts if not text.endswith(_DELIVERIES)]
         sent = [text for text in counts if text.endswith(_DELIVERIES)]
         text = f"{terminal.count(len(steps), 'deployment')}: {', '.join(done) or 'nothing to do'}"
@@ -288,6 +292,12 @@ def totals(steps: Sequence[Step], entries: Mapping[str, Entry]) -> Counter[str]:
         counted["refused"] += entry.state is State.REFUSED
         counted["still to be delivered"] += entry.state is State.FINISHED
     return counted
+
+
+def failed_earlier(steps: Sequence[Step], entries: Mapping[str, Entry]) -> int:
+    """Return the number of deployments that this pass skipped, and that had failed before it."""
+    found = ((step, entries.get(step.deployment.key)) for step in steps)
+    return sum(entry is not None and entry.failed and not is_work(step, entry) for step, entry in found)
 
 
 def is_work(step: Step, entry: Entry | None) -> bool:

@@ -42,6 +42,22 @@ def names(state: Path) -> Sequence[str]:
     return listing.names(state)
 
 
+def failures(settings: Settings) -> dict[str, str]:
+    """Return stack → why it has failed, for the stacks whose last action has failed or whose records are damaged."""
+    reasons: dict[str, str] = {}
+    for name in names(settings.state):
+        stack = kept(settings.state, name)
+        if stack is None or stack.blank:
+            continue
+        if stack.record is None:
+            reasons[name] = f"its records cannot be read: {stack.trouble}"
+        elif stack.record.status == "FAILED":
+            from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
+
+            reasons[name] = sessions.why_failed(settings, name)
+    return reasons
+
+
 def records_file(state: Path, name: str) -> Path:
     """Return the file with the records of a stack, which changes with its state. Raises UsageError for a bad name."""
     from heat_config_stack.records import listing, store  # noqa: PLC0415

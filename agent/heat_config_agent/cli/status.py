@@ -23,8 +23,9 @@ from heat_config_hooks import processes
 
 _EPILOG = """\
 exit codes:
-  0  the status was shown; with --check: the agent is well, even if deployments failed
-  1  with --check: no agent is running, or it has a problem: a source, a delivery, the settings, or a pause
+  0  the status was shown; with --check: the agent is well, even if deployments failed; with --failed: nothing failed
+  1  with --check: no agent is running, it has a problem (a source, a delivery, the settings, or a pause), or a stack
+     has failed; with --failed: a deployment or a stack has failed
   2  bad usage or configuration
 """
 
@@ -47,6 +48,11 @@ def add(commands: state_options.Commands) -> None:
         "--check",
         action="store_true",
         help="only check whether the agent is running and well; the exit code is 1 if it is not",
+    )
+    parser.add_argument(
+        "--failed",
+        action="store_true",
+        help="only name the deployments and stacks that have failed, and why; the exit code is 1 if there are any",
     )
     parser.add_argument(
         "--unfinished",
@@ -75,13 +81,21 @@ def run(options: argparse.Namespace) -> int:
     records = followed.records(state)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
+    failed_stacks = stack_package.failures(settings)
     elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere]
     problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
     if elsewhere_hint:
         problems.insert(1, elsewhere_hint)
-    code = ExitCode.FAILED if options.check and problems else ExitCode.OK
+    failed_stack_lines = [f"stack {name}: {why}" for name, why in failed_stacks.items()]
+    failed = [entry for entry in entries if entry.failed and entry.ended is not None]
+    if options.failed:
+        lines = [f"{entry.title}: {details(entry, state)}" for entry in failed] + failed_stack_lines
+        for line in lines:
+            terminal.say(terminal.line(line.replace("\n", "; ")))
+        return ExitCode.FAILED if lines else ExitCode.OK
+    code = ExitCode.FAILED if options.check and (problems or failed_stacks) else ExitCode.OK
     if options.json:
         value = {
             "state_directory": str(state),
@@ -93,13 +107,14 @@ def run(options: argparse.Namespace) -> int:
             "replaced": [replacement_values(each) for each in replaced],
             "followed": [followed.values(record) for record in records],
             "stacks": stacks,
+            "failed_stacks": failed_stacks,
         }
         terminal.say(json.dumps(value))
         return code
     if options.check:
         well = f"the agent is well: {agent['doing']}"
         well += "".join(f"; {each.sentence}" for each in replaced)
-        terminal.say(terminal.line("; ".join(problems) or well))
+        terminal.say(terminal.line("; ".join([*problems, *failed_stack_lines]) or well))
         return code
     if agent["process"] or asked.paused(state):
         _show(agent, problems)
@@ -112,6 +127,8 @@ def run(options: argparse.Namespace) -> int:
     if stacks:
         states = settings.command("stack", "list")
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
+    for line in failed_stack_lines:
+        terminal.say(terminal.styled(terminal.line(line), "bad"))
     if not entries and not known and not skipped:
         if not stacks:
             terminal.say(f"no deployments yet in {state}")

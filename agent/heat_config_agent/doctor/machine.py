@@ -349,8 +349,10 @@ def check_agent(
             elsewhere = agents.hint(directory, options, os.environ, "doctor")
             if elsewhere:
                 yield warning(check, f"no agent of this user is running; {elsewhere}")
-            else:
+            elif os.path.isdir("/run/systemd/system"):  # noqa: PTH112  # as sd_booted(3) has it
                 yield warning(check, "it is not running", f"systemctl start {reach.unit()}")
+            else:
+                yield ok(check, "no daemon runs, and heat-config-apply needs none")
     elif holder[1] != lock.DAEMON:
         yield ok(check, f"a one-shot run is at work (process {holder[0]})")
     else:

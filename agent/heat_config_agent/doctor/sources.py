@@ -7,6 +7,7 @@ own `Steering` finds them. No message of a queue is claimed, so the agent still 
 from __future__ import annotations
 
 import json
+import os
 import select
 import threading
 import time
@@ -196,9 +197,15 @@ class Asking:
     def _nowhere(self) -> Finding:
         if self._settings.only and not set(self._settings.only) & set(TRANSPORTS):
             return ok("heat", "not asked: collectors names no transport")
+        if not self._settings.only and not any(os.path.exists(path) for path in _CLOUD_INIT):  # noqa: PTH110
+            return ok("heat", "not used: cloud-init has not run here, and no settings name a server of Heat")
         text = "no Heat connection details in the settings, cloud-init data, config drive or metadata service"
         todo = "check software_config_transport of this server in the template; `heat-config-agent config` shows all"
         return (warning if self.documents else failed)("heat", text, todo)
+
+
+_CLOUD_INIT = ("/var/lib/cloud/data", "/run/cloud-init")
+"""What cloud-init leaves on an instance. A machine without it gets its deployments from files or followed sources."""
 
 
 def _make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:

@@ -67,7 +67,7 @@ def _missing(values: Mapping[str, object], deployment: Deployment) -> str:
 
     A deployment usually produces them when it makes something. Names with a dot are those of hooks.
     """
-    if deployment.action not in ("CREATE", "UPDATE"):
+    if deployment.action not in ("", "CREATE", "UPDATE"):
         return ""
     names = [output.name for output in deployment.outputs if not output.error_output and "." not in output.name]
     missing = [name for name in names if name not in values and not name.startswith("deploy_")]

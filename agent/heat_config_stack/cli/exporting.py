@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
     if language_of(options.file) != TOSCA:
         raise UsageError(f"{options.file} is not a TOSCA service", hint="a service has tosca_definitions_version")
     wish = services.wish(options)
-    identity = Identity(reader.default_name(options.file), str(uuid.uuid4()))
+    identity = Identity(reader.default_name(options.file)[0], str(uuid.uuid4()))
 
     def read(marks: Mapping[str, Json]) -> reader.Exported:
         return reader.define_for_export(options.file, wish, identity, marks)

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack, World
-from heat_config_stack.records import records
 from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
 from heat_config_stack.records.store import Memory
 
@@ -36,9 +35,6 @@ _WHERE["ZAQAR_SIGNAL"] = (
     *_WHERE["HEAT_SIGNAL"],
     ("deploy_queue_id", "ID of queue to use for signaling output values"),
 )
-
-_TURNS = frozenset({records.SUSPEND, records.RESUME, records.CHECK})
-"""The actions that come to each resource in turn, until one fails."""
 
 LOCAL = "-"
 """The address for results, where Heat has a URL: results go to the stack. It is too short to be masked in results."""
@@ -136,10 +132,10 @@ def _taken(world: World, deployment: DeploymentRecord, reasons: list[str]) -> bo
 def failed_last(root: Stack) -> list[DeploymentRecord]:
     """Return the deployments that failed in the last action of a stack, not those that only had failed before it."""
     store = root.world.store
-    found = [each for each in store.deployments.values() if each.status == FAILED and each.config in store.configs]
-    if root.record.action not in _TURNS or root.is_done_by_procedure(root.record.action):
-        return found
-    return [each for each in found if _took_part(root, each.resource)]
+    failed = [each for each in store.deployments.values() if each.status == FAILED and each.config in store.configs]
+    if root.is_done_by_procedure(root.record.action):
+        return failed
+    return [each for each in failed if _took_part(store, each.resource)]
 
 
 def runs_that_failed(root: Stack) -> list[Json]:
@@ -165,9 +161,18 @@ def path_of(store: Memory, deployment: str) -> str:
     return "/".join(names)
 
 
-def _took_part(root: Stack, resource: str) -> bool:
+def why(deployment: DeploymentRecord) -> str:
+    """Return why a deployment has failed: its exit code and the last line of its standard error, else Heat's reason."""
+    outputs = deployment.outputs
+    code = str(outputs.get("deploy_status_code") or "")
+    lines = str(outputs.get("deploy_stderr") or "").strip().splitlines()
+    if not code or code == "0":
+        return deployment.reason
+    return f"exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")
+
+
+def _took_part(store: Memory, resource: str) -> bool:
     """Return whether the last action of a stack came to a resource, and to all resources that contain it."""
-    store = root.world.store
     while (record := store.resources.get(resource)) is not None:
         stack = store.stacks.get(record.stack)
         if stack is None or record.status != FAILED or record.passed != stack.attempt:

@@ -150,13 +150,16 @@ def _refuse_unsigned(subject: str) -> None:
         raise UsageError(f"{subject} cannot be signed, and the policy has the rule signers", hint="name its template")
 
 
-def default_name(template: str) -> str:
-    """Return the name of the stack of a template: the name of the file, or the one that an archive has."""
+def default_name(template: str) -> tuple[str, bool]:
+    """Return the name of the stack of a template: the name of the file, or the one that an archive has.
+
+    The second value says if it is the one in the archive.
+    """
     if language_of(template) == TOSCA:
         from heat_config_stack.tosca.compilation.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
 
         return of_service(template)
-    return Path(template).name.partition(".")[0]
+    return Path(template).name.partition(".")[0], False
 
 
 def _is_service(options: argparse.Namespace, source: Json) -> bool:

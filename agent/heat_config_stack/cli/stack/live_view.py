@@ -59,7 +59,10 @@ class View:
         """Show resources that have not begun, except those in `earlier`, which an interrupted command worked on."""
 
     def happened(self, event: Mapping[str, Any]) -> None:
-        """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked."""
+        """Show an event: `{"time", "path", "action", "status", "reason"}`, in which secrets are masked.
+
+        An event of a failed deployment has `why`, too: the reason in the words of its tool.
+        """
 
     def left_unchanged(self, path: str) -> None:
         """Show that an update does not have to change a resource."""
@@ -167,6 +170,7 @@ class _Row:
         if event["status"] == IN_PROGRESS:
             self.word, self.since, self.ended, self.deployed, self.outcome = _WORKING, now, None, False, ""
             return
+        self.reason = event.get("why") or self.reason
         self.word = self.outcome = {COMPLETE: _OK, FAILED: "FAILED"}.get(event["status"], event["status"])
         if event["status"] == COMPLETE and event["reason"].startswith(LEFT_OUT):
             self.word = self.outcome = LEFT_OUT

@@ -15,7 +15,7 @@ from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.mistakes import mistake_line
-from heat_config_stack.cli.stack import definitions, forecast, plan, sessions, signatures, timeline, values
+from heat_config_stack.cli.stack import definitions, forecast, origin, plan, sessions, signatures, timeline, values
 from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
@@ -120,11 +120,13 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
     `content` is the content of the file, if it has been read already.
     """
     opened = signatures.opened(options, template)
-    name = definitions.default_name(opened.path) if options.name is None else options.name
+    name, inside = definitions.default_name(opened.path) if options.name is None else (options.name, False)
     if options.name is None and not listing.is_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
+    options.origin = origin.described(template, is_named_inside=inside)
+    options.wants_name = options.name is not None
     options.name, options.template, options.file = name, template, None
     options.existing, options.clear_parameter, options.timeout = False, [], None
     options.content, options.opened = content, opened
@@ -137,6 +139,8 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     else:
         stack = sessions.outline(settings, options.name)
     stack = None if stack is None or _is_gone(stack) else stack
+    if stack is not None and not options.wants_name:
+        origin.check(settings, options.name, options.origin)
     definition = (
         definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
     )
@@ -236,6 +240,8 @@ def carry_out(
         _check_server(settings, options.server, definition, stack)
         names = definition.resources if definition else stack.resources if stack else ()
         view.expect(list(names), timeline.earlier(settings, session))
+        if definition is not None:
+            origin.keep(settings, options.name, _origin(options))
         work(session)
         root = session.root
         view.finish(_as_defined(root) if root else ())
@@ -246,6 +252,14 @@ def carry_out(
         if options.server and session.root is not None and (left := _for_others(session.root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+
+
+def _origin(options: argparse.Namespace) -> dict[str, Any]:
+    """Return what is kept of the file of a stack's new definition; empty if there is no new file."""
+    if hasattr(options, "origin"):
+        return dict(options.origin)
+    template = getattr(options, "template", None) or getattr(options, "file", None)
+    return origin.described(template, is_named_inside=False) if isinstance(template, str) else {}
 
 
 def _check_server(settings: Settings, server: str | None, definition: Definition | None, stack: Stack | None) -> None:

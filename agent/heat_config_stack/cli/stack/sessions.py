@@ -8,6 +8,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import AgentError, StateError, UsageError
@@ -22,10 +23,10 @@ from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.endpoint import address
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.machine import ThisMachine
-from heat_config_stack.lifecycle.session import damaged, definition_of
+from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import DeploymentRecord, StackRecord
+from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRecord
 from heat_config_stack.records.store import FILE, Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
@@ -164,7 +165,7 @@ def work(
             all_types,
             watched,
             load,
-            happened=view.happened,
+            happened=lambda event: view.happened(_with_why(event, opened)),
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
         )
@@ -177,6 +178,27 @@ def work(
                 yield session
             finally:
                 view.clear()
+
+
+def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:
+    """Return an event, with the reason in the words of the tool if its resource is a deployment that has failed."""
+    if event["status"] != FAILED:
+        return event
+    for deployment in session.store.deployments.values():
+        if deployment.status == FAILED and deployments.path_of(session.store, deployment.id) == event["path"]:
+            return {**event, "why": session.world.conceal.text(deployments.why(deployment))}
+    return event
+
+
+def why_failed(settings: Settings, name: str) -> str:
+    """Return the state of a stack that has failed, and why, in the words of the tools of its deployments."""
+    stack = look(settings, name)
+    store, record = stack.world.store, stack.record
+    failed = [
+        f"{deployments.path_of(store, each.id)}: {deployments.why(each)}" for each in deployments.failed_last(stack)
+    ]
+    reason = "; ".join(failed) or record.reason
+    return stack.conceal.text(f"{record.action}_{record.status}" + (f": {reason}" if reason else ""))
 
 
 def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:

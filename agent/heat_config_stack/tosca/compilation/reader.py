@@ -112,16 +112,19 @@ class Exported:
     """The networks, ports, storage and load balancers without operations of their own."""
 
 
-def default_name(name: str) -> str:
-    """Return the name of the stack of a service: its template_name in an archive, else the name of the file."""
+def default_name(name: str) -> tuple[str, bool]:
+    """Return the name of the stack of a service: its template_name in an archive, else the name of the file.
+
+    The second value says if it is a template_name.
+    """
     stem = posixpath.basename(os.path.normpath(name)).partition(".")[0]
     if not os.path.isdir(name) and not name.endswith((".csar", ".zip")):  # noqa: PTH112
-        return stem
+        return stem, False
     checked = Checker().check(name)
     content = checked.service.document.content if checked.service is not None else {}
     chosen = (content.get("metadata") or {}).get("template_name") or content.get("template_name")
     valid = isinstance(chosen, str) and chosen[:1].isalpha() and chosen.replace("-", "").replace("_", "").isalnum()
-    return str(chosen) if valid and str(chosen).isascii() else stem
+    return (str(chosen), True) if valid and str(chosen).isascii() else (stem, False)
 
 
 class _Reading:

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import tempfile
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from pathlib import Path
@@ -256,8 +257,11 @@ def unmountable(kind: str) -> str:
 
 
 @pytest.fixture(params=["iso9660", "ext2"])
-def image(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """A real image of a config drive."""
+def image(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A real image of a config drive, in a folder in which it is mounted, too."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     if why := unmountable(request.param):
         pytest.skip(why)
     tree, path = filled(tmp_path / "tree"), tmp_path / "drive.img"
@@ -310,22 +314,22 @@ def ended(process: str) -> bool:
         return True
 
 
-def left() -> tuple[str, str, list[str]]:
-    """Return what is left of a mounted drive."""
+def left(folder: Path) -> tuple[list[str], list[str]]:
+    """Return what is left of the drives in a folder: mounts and loops, and folders for mounts."""
     loops = subprocess.run(["losetup", "--list", "--noheadings"], capture_output=True, text=True, check=True).stdout
-    folders = [each for each in os.listdir("/tmp") if each.startswith("heat-config-drive-")]
-    return Path("/proc/self/mountinfo").read_text(), loops, folders
+    lines = [*Path("/proc/self/mountinfo").read_text().splitlines(), *loops.splitlines()]
+    return [line for line in lines if str(folder) in line], os.listdir(folder / "tmp")
 
 
 def test_an_image_is_mounted_and_nothing_is_left_of_that(image: Path) -> None:
     """An image is mounted and read once, and nothing of the mount is left."""
-    before = left()
+    before = left(image.parent)
     asked = source(image)
     found = asked.collect()
     assert found is not None
     assert (found.content, asked.instance) == (METADATA, UUID)
     assert asked.collect() is found
-    assert left() == before
+    assert left(image.parent) == before
 
 
 def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,9 +339,9 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
     ).stdout.strip()
     try:
         (config_drive.BY_LABEL / "config-2").symlink_to(loop)
-        before = left()
+        before = left(image.parent)
         assert source().collect() is not None
-        assert left() == before
+        assert left(image.parent) == before
         if shutil.which("blkid"):
             monkeypatch.setattr(config_drive, "BY_LABEL", image.parent / "no udev")
             found = source().collect()
@@ -348,14 +352,17 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
-def test_what_is_no_drive_is_said_and_nothing_is_left(tmp_path: Path) -> None:
+def test_what_is_no_drive_is_said_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In mount's words."""
     path = tmp_path / "drive.img"
     path.write_bytes(b"\0" * 1024 * 1024)
-    before = left()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    before = left(tmp_path)
     with pytest.raises(SourceError, match=f"cannot read the config drive {path}: mount: "):
         source(path).collect()
-    assert left() == before
+    assert left(tmp_path) == before
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")

@@ -1,0 +1,105 @@
+"""The file that a stack was made from: another one does not replace the stack unless someone wants it to.
+
+`stack.yaml` and `main.yaml` are the usual names of templates, and the name of a file is the name of its stack. So the
+path is kept in the folder of the stack. The same file is recognised after a move, by its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from heat_config_agent.cli import terminal
+from heat_config_agent.model.errors import UsageError
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import followed
+from heat_config_hooks import files
+from heat_config_stack.records import listing
+
+FILE = "origin.json"
+
+_LARGEST = 1024 * 1024
+_LINES = 5000
+"""Lines of a template that are compared after a move."""
+
+_ALIKE = 0.6
+"""The part of the lines of a moved file that are still there after it was edited."""
+
+
+def described(template: str, *, is_named_inside: bool) -> dict[str, Any]:
+    """Return what is kept of a file; empty for a pipe, which has no place of its own.
+
+    `is_named_inside` is true if the name of the stack is in an archive, and not that of the file.
+    """
+    path = template.removeprefix("file://")
+    if not (os.path.isfile(path) or os.path.isdir(path)):  # noqa: PTH112, PTH113
+        return {}
+    digest, lines = _content(Path(path))
+    return {
+        "path": os.path.abspath(path),  # noqa: PTH100  # a link stays what it is: it may lead to each new release
+        "real": os.path.realpath(path),
+        "digest": digest,
+        "lines": lines,
+        "named": is_named_inside,
+    }
+
+
+def keep(settings: Settings, name: str, origin: dict[str, Any]) -> None:
+    """Put on record where a stack is from. The caller has the stack open."""
+    folder = listing.folder(settings.state, name)
+    if origin and folder.is_dir():
+        files.replace(folder / FILE, json.dumps(origin).encode())
+
+
+def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
+    """Raise UsageError if a stack was made from another file, unless the person at the terminal agrees."""
+    known = _kept(settings, name)
+    if not known or not origin or _is_same(known, origin):
+        return
+    source = next((each.source for each in followed.records(settings.state) if each.name == name), "")
+    whence = f"follows {source}" if source else f"was made from {known['path']}"
+    problem = f"the stack {name} {whence}, and {origin['path']} is another file"
+    answer = terminal.ask(f"{terminal.line(problem)}: replace it? [y/N] ")
+    if answer is not None and answer.strip().lower() in ("y", "yes"):
+        return
+    raise UsageError(problem, hint=f"--name OTHER makes another stack, and --name {name} replaces this one")
+
+
+def _kept(settings: Settings, name: str) -> dict[str, Any]:
+    try:
+        value = json.loads(files.read(listing.folder(settings.state, name) / FILE, _LARGEST))
+    except (OSError, ValueError, RecursionError):
+        return {}  # an older stack, or a damaged file: nothing is known
+    texts = isinstance(value, dict) and all(isinstance(value.get(each), str) for each in ("path", "real", "digest"))
+    return value if texts and isinstance(value.get("lines"), list) else {}
+
+
+def _is_same(known: dict[str, Any], origin: dict[str, Any]) -> bool:
+    """Return whether two files are one, perhaps moved or rebuilt."""
+    if known["path"] == origin["path"] or known["real"] == origin["real"]:
+        return True
+    if known["digest"] == origin["digest"]:
+        return True  # a move, or a copy, which changes nothing
+    if known.get("named") and origin["named"]:
+        return True  # an archive of another version: its service has said its name
+    before, now = set(map(str, known["lines"])), set(origin["lines"])
+    return not os.path.lexists(known["path"]) and bool(before) and len(before & now) >= _ALIKE * len(before)
+
+
+def _content(path: Path) -> tuple[str, list[str]]:
+    """Return a digest of a file, or of the templates in a folder, and digests of the lines of a text."""
+    digest = hashlib.sha256()
+    try:
+        parts = sorted(path.glob("*.y*ml")) if path.is_dir() else [path]
+        texts = [files.take(part) for part in parts]
+    except OSError:
+        return "", []
+    for text in texts:
+        digest.update(hashlib.sha256(text).digest())
+    lines = (
+        [] if any(b"\0" in text for text in texts) else {line.strip() for text in texts for line in text.split(b"\n")}
+    )
+    return digest.hexdigest(), sorted(hashlib.sha256(line).hexdigest()[:12] for line in lines if line)[:_LINES]
