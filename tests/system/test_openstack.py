@@ -81,7 +81,7 @@ def test_what_is_stopped(cloud: Lab) -> None:
     before = cloud.now()
     cloud.stack_delete(name)
     wait_until(lambda: cloud.deployments(name)[0]["id"] != deployment["id"], 30)
-    wait_until(lambda: bool(cloud.requests("nova", before)), 30)  # Heat asks after it has put the DELETE in the metadata
+    wait_until(lambda: bool(cloud.requests("nova", before)), 30)  # Heat asks after the metadata has the DELETE
     assert cloud.stack_get(name).status == "DELETE_IN_PROGRESS"
     cloud.signal(name, "deployment", RESULT)
     cloud.wait(name, "DELETE_COMPLETE")
