@@ -145,9 +145,9 @@ def test_a_document_that_is_no_json(machine: Machine) -> None:
     done = machine.apply(machine.write('[{"id": "d1",\n  "group": }]'), seconds=10)
     drop_in = machine.apply(HEAT_SHELL_CONFIG=str(machine.folder / "document.json"))
 
-    for each in (done, drop_in):
-        assert each.code == 2
-        assert "line 2, column 12" in each.err
+    assert (done.code, drop_in.code) == (2, 2)
+    assert "document.json:2:12: error: it is not JSON" in done.err
+    assert "line 2, column 12" in drop_in.err
 
 
 def test_a_tool_that_is_not_there(machine: Machine, heat: SignalServer) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from typing import Any
 
 import pytest
 
+from support.loopback import wait_until
 from support.machine import Done, Machine
 
 SCRIPT = """\
@@ -269,3 +271,19 @@ def test_plan_names_a_removal_that_failed(machine: Machine) -> None:
     assert apply(machine, template(old=deployment(ok="not DELETE"))).code == 0
     assert apply(machine, template()).code == 1
     assert planned(machine, template()) == {"old": ("removed", ["DELETE"])}
+
+
+def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: Machine) -> None:
+    """The run of the killed command ends first, and its result is not taken for that of the new one."""
+    content = template(svc=deployment())
+    script = f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\necho $ok >> FOLDER/log\n"
+    content["resources"]["config"]["properties"]["configs"][0]["config"] = f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    assert apply(machine, content).code == 0
+    words = ["--state-dir", str(machine.state), "s.yaml", "--parameter", "ok=wait"]
+    process = machine.start("heat-config-apply", *words)
+    wait_until((machine.folder / "wait").exists, 30)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    (machine.folder / "go").touch()
+    assert apply(machine, content, "--parameter", "ok=other").code == 0
+    assert log(machine) == ["yes", "wait", "other"]

@@ -302,3 +302,45 @@ def test_corrected_deployment_runs_under_its_id(machine: Machine, mistake: dict[
 
     assert codes == [1, 0, 0]
     assert runs(machine) == ["d1"]
+
+
+# The same mistakes in templates.
+
+
+@pytest.mark.parametrize("command", [["heat-config-apply"], ["heat-config-agent", "template", "validate"]])
+def test_template_of_another_encoding_is_said_to_be_one(machine: Machine, command: list[str]) -> None:
+    """A byte that is not UTF-8 has its place, whatever the language."""
+    path = machine.folder / "t.yaml"
+    path.write_bytes(b"heat_template_version: 2018-08-31\ndescription: caf\xe9\n")
+    state = ["--state-dir", str(machine.state)] if len(command) == 1 else []
+
+    ran = run(machine, *command, *state, str(path))
+
+    assert ran.code == 2
+    assert f"{path}:2:17: it is not UTF-8 text (save it as UTF-8)" in ran.err.replace("error: it is", "it is")
+
+
+def test_repeated_key_of_a_template_is_among_its_mistakes(machine: Machine) -> None:
+    """A key that is there twice is shown with the mistakes for which it may be the reason."""
+    path = machine.folder / "t.yaml"
+    resource = "{type: OS::Heat::Value, properties: {value: 1}, depends_on: a, depends_on: a}"
+    path.write_text(f"heat_template_version: 2018-08-31\nresources:\n  a: {resource}\n")
+
+    ran = machine.apply(path)
+
+    assert ran.code == 2
+    assert "Circular Dependency Found: a → a" in ran.err
+    assert f"{path}:3:69: error: resources.a.depends_on: the key 'depends_on' is there twice" in ran.err
+
+
+@pytest.mark.parametrize(
+    "content", ["- {id: a, group: script, config: x}\n", "deployments: [{name: a, group: script}]\n"]
+)
+def test_document_is_not_validated_as_a_template(machine: Machine, content: str) -> None:
+    """A command for templates says what the file is, and which command shows what it does."""
+    path = machine.write(content, "d.yaml")
+
+    ran = run(machine, "heat-config-agent", "template", "validate", str(path))
+
+    assert ran.code == 1
+    assert "this is a document of deployments: heat-config-apply --plan shows what it does" in ran.err

@@ -269,7 +269,7 @@ def test_a_deployment_upgrades_the_agent(bare: Booted, heat: SignalServer, other
         "to": "heat-config-agent.deb",
     }
     given = deployment(
-        shown_on_page["id"],
+        shown_on_page["name"],
         shown_on_page["config"],
         options=shown_on_page["options"],
         outputs=["version"],

@@ -28,7 +28,7 @@ SECONDS = 30.0
 def checkout(tmp_path: Path) -> Path:
     """A folder in which `make heat` can be run, with the environment of the tests."""
     need_cloud()
-    for name in ("Makefile", "packaging", "pyproject.toml", "tests"):
+    for name in ("Makefile", "agent", "hooks", "packaging", "pyproject.toml", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
     environment = tmp_path / ".venv"
     environment.mkdir()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,9 @@ exit codes:
 
 _INTERVAL = 0.25
 """Seconds between two looks at the state directory."""
+
+_TIMES = re.compile(r", [^,]* of at most .*")
+"""The part of a line that changes with the time, while it waits for the same."""
 
 _OUTCOMES = {
     ExitCode.OK: "done",
@@ -101,8 +105,12 @@ def run(options: argparse.Namespace) -> int:
     end = None if options.timeout is None else time.monotonic() + options.timeout
     view = look()
     said: list[str] = []
+    waits_for = ""
     while not view.is_done and (end is None or time.monotonic() < end):
         said = _say_new(status.obstacles(settings.state), said)
+        if (now := _TIMES.sub("", view.line)) != waits_for:
+            waits_for = now
+            terminal.say(terminal.line(f"waiting: {waits_for}"), error=True)
         time.sleep(_INTERVAL if end is None else max(min(_INTERVAL, end - time.monotonic()), 0.0))
         view = look()
     if options.json:

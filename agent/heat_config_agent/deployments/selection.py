@@ -144,6 +144,6 @@ def missing(tool: str, installed: Iterable[str]) -> str:
     names = sorted(installed)
     import difflib  # noqa: PLC0415  # slow to load, and few tools are missing
 
-    close = difflib.get_close_matches(name, names, n=1)
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
     rest = f"did you mean {close[0]}?" if close else f"installed: {', '.join(names)}"
     return f"no hook for the tool {tool!r}{file}; {rest}"

@@ -277,6 +277,10 @@ class Applier:
         else:
             self._mailroom.recall(key, result, ended)
 
+    def end_runs(self, source: str, reason: str) -> None:
+        """Begin to end the runs of the deployments of a source, which are followed until they have ended."""
+        self._launcher.end_all_of(source, reason)
+
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""
         waiting, self._queue.rebooting = self.work.reboots, set()

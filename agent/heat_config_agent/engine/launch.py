@@ -216,6 +216,12 @@ class Launcher:
         if active is not None and self.settings.cancel and not active.running.ending:
             self._end(active.running, "its deployment was replaced")
 
+    def end_all_of(self, source: str, reason: str) -> None:
+        """Begin to end the runs of the deployments of a source."""
+        for active in self.active.values():
+            if active.step.deployment.source == source and not active.running.ending:
+                self._end(active.running, reason)
+
     def make_way(self, delete: Deployment) -> None:
         """Begin to end the other runs of the resource that a DELETE is for."""
         for key, active in self.active.items():

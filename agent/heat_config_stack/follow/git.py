@@ -66,9 +66,14 @@ class Git:
         self._store = folder / "git"
         if origin.ref.startswith("-"):
             raise UsageError(f"no branch or tag has the name {origin.ref}", hint="correct ref")
+        self._full = ""
+        """The full name of the branch or tag, such as `refs/heads/main`; empty until it is known."""
 
     def newest(self) -> str:
-        """Return the newest commit of the branch or tag, or of the default branch."""
+        """Return the newest commit of the branch or tag, or of the default branch.
+
+        Raises SourceError if there is none, or if a branch and a tag have the name.
+        """
         wanted = self._origin.ref or "HEAD"
         if re.fullmatch(_COMMIT, wanted):
             return wanted
@@ -76,15 +81,21 @@ class Git:
         printed = self._git("ls-remote", "--quiet", "origin", wanted, f"{wanted}^{{}}").splitlines()
         commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
         names = (wanted, f"refs/heads/{wanted}", f"refs/tags/{wanted}^{{}}", f"refs/tags/{wanted}", f"refs/{wanted}")
-        commit = next((commits[name] for name in names if name in commits), "")
-        if not re.fullmatch(_COMMIT, commit):
+        there = [name for name in names if re.fullmatch(_COMMIT, commits.get(name, ""))]
+        if not there:
             raise SourceError(f"the repository has no branch or tag {wanted}", hint="correct ref")
-        return commit
+        branch, tag = f"refs/heads/{wanted}", f"refs/tags/{wanted}"
+        if branch in there and tag in there:
+            raise SourceError(f"{wanted} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
+        self._full = there[0].removesuffix("^{}")
+        return commits[there[0]]
 
     def fetch(self, revision: str, tree: Path) -> str:  # what is newest now
         """Put the files of a commit into an empty folder."""
         self._prepare()
-        wanted = self._origin.ref or "HEAD"
+        if not self._full and not re.fullmatch(_COMMIT, self._origin.ref):
+            self.newest()
+        wanted = self._full or self._origin.ref
         depth = _ALL if self.demand else "1"
         try:
             self._git("fetch", "--quiet", "--no-tags", f"--depth={depth}", "--force", "origin", f"{wanted}:{_REF}")
@@ -110,7 +121,7 @@ class Git:
 
     def _signature(self, demand: Demand, revision: str) -> str:
         """Return the evidence that a commit is signed, by its tag or by itself. Raises UsageError."""
-        ref, evidence = self._origin.ref, ""
+        ref, evidence = self._origin.ref.removeprefix("refs/tags/"), ""
         if self._git("cat-file", "-t", _REF).strip() == "tag":
             evidence = commits.of_tag(self._git("cat-file", "tag", _REF), ref)
         evidence = evidence or commits.of_commit(self._git("cat-file", "commit", revision))
@@ -155,7 +166,11 @@ class Git:
             raise SourceError(f"cannot start git: {error.strerror}") from error
         if done.returncode == 0:
             return done.stdout.decode("utf-8", "surrogateescape")
-        raise SourceError(self._why(words, done.returncode, done.stderr.decode("utf-8", "replace")))
+        printed = done.stderr.decode("utf-8", "replace")
+        if "dubious ownership" in printed:
+            problem = "the repository belongs to another user than the agent's, so git does not read it"
+            raise SourceError(problem, hint="give it to the agent's user (chown -R), or follow it over ssh or HTTPS")
+        raise SourceError(self._why(words, done.returncode, printed))
 
     def _why(self, words: Sequence[str], code: int, printed: str) -> str:
         """Return why git has failed."""

@@ -42,11 +42,24 @@ def examine(
     With `known` false, a missing value of a parameter is not a mistake; then the definition can be shown, but not used.
     """
     try:
-        return limits.within_template(lambda: _examined(source, identity, known=known))
+        definition, mistakes, warnings = limits.within_template(lambda: _examined(source, identity, known=known))
     except Invalid as invalid:
-        return None, ordered(invalid.mistakes), []
+        return None, ordered([*invalid.mistakes, *_repeated_keys(source)]), []
     except limits.TooMuch:
         return None, [Mistake(limits.OUT_OF_TIME, (), Place(source.template.name, 1, 1))], []
+    if mistakes and (repeated := [each for each in warnings if each.code == "duplicate"]):
+        mistakes = ordered([*mistakes, *repeated])  # it may be the reason for the others
+        warnings = [each for each in warnings if each not in repeated]
+    return definition, mistakes, warnings
+
+
+def _repeated_keys(source: Source) -> list[Mistake]:
+    """Return the keys that are in a template twice: they may be the reason for its mistakes."""
+    try:
+        text = heat_text(source.template.name, source.template.text, "template_format")
+    except Invalid:
+        return []
+    return [each for each in text.warnings if each.code == "duplicate"]
 
 
 def _examined(

@@ -13,7 +13,7 @@ from heat_config_hooks.files import take
 from heat_config_stack.hot.registry import is_template, templates
 from heat_config_stack.hot.source import Source
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File, Files, Unread, needed, path_of, text_of
+from heat_config_stack.language.files import File, Files, Unread, needed, path_of, written
 from heat_config_stack.language.mistakes import Invalid, Mistake
 from heat_config_stack.language.positions import Json, Path, Place
 from heat_config_stack.language.text import Text
@@ -32,7 +32,7 @@ def read(
     `UsageError` if the template or an environment cannot be read.
     """
     files = _Files(take)
-    root = needed(template, take) if content is None else File(path_of(template), text_of(content))
+    root = needed(template, take) if content is None else written(path_of(template), content)
     texts = [needed(each, take) for each in environments]
     files.follow_template(root)
     for each in texts:

@@ -17,6 +17,16 @@ from heat_config_stack.language.report import Report, meant
 _KEY = "heat_template_version"
 
 
+DOCUMENT = "this is a document of deployments: heat-config-apply --plan shows what it does"
+
+
+def _has_deployments(value: Json) -> bool:
+    """Return whether a value is a list of deployments."""
+    return isinstance(value, list) and any(
+        isinstance(each, dict) and {"group", "config"} & each.keys() for each in value
+    )
+
+
 class Template:
     """One template. Each definition that is made of it has a report of its own."""
 
@@ -26,7 +36,8 @@ class Template:
         self.text = heat_text(file, text, "template_format")
         if self.text.value is not None and not isinstance(self.text.value, dict):
             problem = "The template is not a JSON object or YAML mapping."
-            raise Invalid([Mistake(problem, (), Place(file, 1, 1), "", "template_format")], OPEN)
+            hint = DOCUMENT if _has_deployments(self.text.value) else ""
+            raise Invalid([Mistake(problem, (), Place(file, 1, 1), hint, "template_format")], OPEN)
         self.sections: dict[str, Json] = self.text.value or {}
         self.version = self._version()
         report = self.report()
@@ -62,6 +73,8 @@ class Template:
                 hint = (
                     "a TOSCA service template is read from a file, not from a pipe, nor as a part of another template"
                 )
+            elif _has_deployments(self.sections.get("deployments")):
+                hint = DOCUMENT
             elif misspelt := [key for key in self.sections if meant(key, [_KEY])]:
                 hint = f"is {misspelt[0]} meant to be {_KEY}?"
             raise self._refuse("Template format version not found.", (), hint, "template_format")

@@ -8,8 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib import parse
 
+from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import LARGEST, take
+from heat_config_stack.language.mistakes import Invalid, Mistake
+from heat_config_stack.language.positions import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,22 @@ def text_of(content: bytes) -> str:
 
 
 def needed(name: str, content: Callable[[str], bytes] = take) -> File:
-    """Return a file that a command names, as `content` reads it. Raises `UsageError` where it cannot be read."""
+    """Return a text that a command names, as `content` reads it. Raises `UsageError` where it cannot be read."""
+    path = path_of(name)
     try:
-        return _file(path_of(name), content)
-    except Unread as error:
-        raise UsageError(str(error)) from None
+        return written(path, content(path))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def written(path: str, content: bytes) -> File:
+    """Return a text that someone has written. Raises `Invalid` with the place of what is not UTF-8."""
+    try:
+        return File(path, content.decode())
+    except UnicodeDecodeError as error:
+        line, column = content.count(b"\n", 0, error.start) + 1, error.start - content.rfind(b"\n", 0, error.start)
+        mistake = Mistake("it is not UTF-8 text", (), Place(path, line, column), "save it as UTF-8", "template_format")
+        raise Invalid([mistake], OPEN) from None
 
 
 class Unread(Exception):  # noqa: N818  # it is the file that is

@@ -170,7 +170,8 @@ class ThisMachine:
         """Discard a deployment that its stack has withdrawn."""
         self._new.pop(deployment.id, None)
         self._pending.pop(deployment.id, None)
-        if self._documents.pop(deployment.id, None) is not None:
+        known = self._documents.pop(deployment.id, None) is not None
+        if known or any(each.source == source(deployment) and _runs(each) for each in self._journal.entries.values()):
             self._gone.append(Document(source=source(deployment), content=[]))
 
     @property
@@ -182,6 +183,7 @@ class ThisMachine:
         """Carry out deployments until there is a result, or for that many seconds."""
         if self._world is None:
             self._recall(world)
+            self._end_forgotten(world)
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
             self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
@@ -194,6 +196,12 @@ class ThisMachine:
         if not self.busy:
             self._applier.secure()  # of runs for which no resource waits
             self._raise_if_stuck()
+
+    def _end_forgotten(self, world: World) -> None:
+        """End the runs whose deployments a command that was killed has already removed from the stack."""
+        sources = {source(each) for each in world.store.deployments.values()}
+        running = {each.source for each in self._journal.entries.values() if _runs(each)}
+        self._gone += [Document(source=each, content=[]) for each in sorted(running - sources)]
 
     def _flush_with(self, flush_journal: Callable[[], None]) -> None:
         """Flush the journal and the records of the stack. Raises StateError."""
@@ -250,6 +258,8 @@ class ThisMachine:
         gone, self._gone = self._gone, []
         documents = [*(self._documents[deployment] for deployment in wanted if deployment in self._documents), *gone]
         self._applier.offer(documents, mark=False)
+        for document in gone:
+            self._applier.end_runs(document.source, "its deployment was removed from the stack")
         return all(deployment.status == IN_PROGRESS for deployment in new.values()) and self._applier.work.busy
 
     def _know(self, world: World, deployment: DeploymentRecord) -> None:
@@ -300,6 +310,11 @@ class ThisMachine:
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
         self._world.store.owed = True
+
+
+def _runs(entry: Entry) -> bool:
+    """Return whether a run of an entry may be going on."""
+    return entry.state is State.RUNNING
 
 
 def _may_have_ended(entry: Entry) -> bool:

@@ -222,6 +222,13 @@ class ArchivingSession(Session):
         self._check_usable()
         return self._there().abandoned()
 
+    def end_runs(self) -> None:
+        """End the runs of the stack that are going on, because its records will go. Raises StateError."""
+        for each in list(self.store.deployments.values()):
+            self._machine.withdraw(each)
+        while self._machine.busy:
+            self._wait()
+
     def abandon(self) -> None:
         """Forget the stack, and leave everything that it created as it is."""
         self.store.remove()

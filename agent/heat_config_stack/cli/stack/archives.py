@@ -175,6 +175,7 @@ def abandon(options: argparse.Namespace) -> int:
         sessions.warned(f"{options.name} is not a stack of a HOT template: its state cannot be adopted")
     view = view_of(options.name, as_json=True)
     with sessions.work(settings, options.name, view, without_types=True) as session:
+        session.end_runs()
         text = json.dumps({**session.abandoned(), **exported}, indent=2, ensure_ascii=False) + "\n"
         if options.output_file:
             _write(options.output_file, text)

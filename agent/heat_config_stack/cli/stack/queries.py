@@ -28,14 +28,23 @@ def stacks(options: argparse.Namespace) -> int:
     if not values_shown and not options.json:
         terminal.say(f"no stacks in {settings.state}")
         return ExitCode.OK
+    broken = [values.interrupted(settings, stack.record) if stack.record else "" for stack in kept if not stack.blank]
+    for row, why in zip(values_shown, broken, strict=True):
+        row["interrupted"] = bool(why)
     header = ("NAME", "STATUS", "CREATED", "ID")
-    return _rows(options, values_shown, header, ("stack_name", "stack_status", "creation_time", "id"))
+    code = _rows(options, values_shown, header, ("stack_name", "stack_status", "creation_time", "id"))
+    for why in broken if not options.json else ():
+        if why:
+            terminal.say(terminal.styled(why, "warn"))
+    return code
 
 
 def stack(options: argparse.Namespace) -> int:
     """Show a stack."""
     root = _root(options)
     details = values.stack(root)
+    if why := values.interrupted(state_options.of(options), root.record):
+        details["stack_status_reason"] = why
     if options.json:
         terminal.say(json.dumps(details))
         return ExitCode.OK

@@ -10,11 +10,14 @@ from typing import Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.redaction import Concealer
 from heat_config_agent.model.errors import blame
+from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import lock
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
 from heat_config_stack.definition import Unresolved
 from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.records.records import INIT, StackRecord
+from heat_config_stack.records import listing
+from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
 from heat_config_stack.resource.resource import Resource
 
 
@@ -37,6 +40,16 @@ def brief(record: StackRecord) -> dict[str, Json]:
 def damaged(name: str) -> dict[str, Json]:
     """Return a stack that cannot be read as `list` shows it."""
     return {"id": None, "stack_name": name, "stack_status": "DAMAGED", "creation_time": None, "updated_time": None}
+
+
+def interrupted(settings: Settings, record: StackRecord) -> str:
+    """Return that no command works on a stack whose action is in progress, and which one continues it; else empty."""
+    folder = listing.folder(settings.state, record.name)
+    if record.status != IN_PROGRESS or lock.holder(folder) is not None:
+        return ""
+    word = record.action.lower() if record.action in (SUSPEND, RESUME, CHECK, DELETE) else "update --existing"
+    command = terminal.line(settings.command("stack", *word.split(), record.name))
+    return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
 
 
 def stack(root: Stack) -> dict[str, Json]:

@@ -86,6 +86,36 @@ def test_branches_tags_and_commits(tmp_path: Path, tree: Path, repository: Repos
         source(replace(at, ref="--upload-pack=touch x"), tmp_path / "kept")
 
 
+@GIT
+def test_name_of_a_branch_and_a_tag_is_refused(tmp_path: Path, tree: Path, repository: Repository) -> None:
+    """Which of them is meant is said by its full name, and that is what is fetched."""
+    first = repository.git("rev-parse", "HEAD")
+    repository.git("tag", "release")
+    second = repository.commit({"a": "2"})
+    repository.git("branch", "release")
+    at = origin(repository.url, tmp_path)
+    with pytest.raises(SourceError, match="release is a branch and a tag of the repository") as raised:
+        source(replace(at, ref="release"), tmp_path / "kept").newest()
+    assert raised.value.hint == "set ref to refs/heads/release or refs/tags/release"
+    for ref, commit in {"refs/heads/release": second, "refs/tags/release": first}.items():
+        followed = source(replace(at, ref=ref), tmp_path / "kept")
+        place = tree / ref.split("/")[1]
+        place.mkdir()
+        assert (followed.newest(), followed.fetch(commit, place)) == (commit, commit)
+
+
+@GIT
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user: run as root")
+def test_repository_of_another_user_is_refused_with_a_way_out(tmp_path: Path, repository: Repository) -> None:
+    """The advice of git has no effect here, because its settings on the machine are not read."""
+    path = Path(repository.url.removeprefix("file://"))
+    for place in (path, *path.rglob("*")):
+        os.chown(place, 65534, 65534)
+    with pytest.raises(SourceError, match="belongs to another user than the agent's") as raised:
+        source(origin(f"file://{path}", tmp_path), tmp_path / "kept").newest()
+    assert "chown -R" in raised.value.hint
+
+
 @pytest.mark.fault(
     4,
     "a followed repository with hooks, filters, submodules and LFS",

@@ -1,0 +1,99 @@
+"""Nothing that runs is forgotten: a run has ended before the record of what it belongs to goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cli.test_stack_failed_again import stack
+from support.loopback import wait_until
+from support.machine import Machine
+
+TEMPLATE = {
+    "heat_template_version": "2018-08-31",
+    "resources": {
+        "server": {"type": "OS::Nova::Server", "properties": {"image": "x", "flavor": "y"}},
+        "config": {
+            "type": "OS::Heat::SoftwareConfig",
+            "properties": {"group": "script", "config": "#!/bin/sh\necho $$ > FOLDER/pid\nexec sleep 600\n"},
+        },
+        "app": {
+            "type": "OS::Heat::SoftwareDeployment",
+            "properties": {"config": {"get_resource": "config"}, "server": {"get_resource": "server"}},
+        },
+    },
+}
+
+
+def interrupted(machine: Machine) -> int:
+    """Kill a command while the script of its stack runs, and return the process of the script."""
+    text = json.dumps(TEMPLATE).replace("FOLDER", str(machine.folder))
+    (machine.folder / "s.yaml").write_text(text)
+    process = machine.start("heat-config-apply", "--state-dir", str(machine.state), "s.yaml")
+    pid = machine.folder / "pid"
+    wait_until(lambda: pid.exists() and pid.read_text().strip() != "", 30)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    return int(pid.read_text())
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.mark.parametrize("words", [(), ("--force",)])
+def test_deleted_stack_has_ended_its_runs(machine: Machine, words: tuple[str, ...]) -> None:
+    """Also without a config for DELETE."""
+    pid = interrupted(machine)
+    try:
+        assert runs(pid)
+        done = stack(machine, "delete", "s", "--yes", *words)
+        assert (done.code, runs(pid)) == (0, False), done.out + done.err
+        assert "no stacks" in stack(machine, "list").out
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
+    """The state that is printed says that the deployment was in progress."""
+    pid = interrupted(machine)
+    try:
+        done = stack(machine, "abandon", "s", "--output-file", "a.json")
+        assert (done.code, runs(pid)) == (0, False), done.out + done.err
+        assert json.loads((machine.folder / "a.json").read_text())["resources"]["app"]["status"] == "IN_PROGRESS"
+    finally:
+        if runs(pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_interrupted_stack_is_shown_with_the_command_that_continues_it(machine: Machine) -> None:
+    """In the list and by show."""
+    pid = interrupted(machine)
+    try:
+        why = "the CREATE of s was interrupted: `heat-config-agent stack update --existing s"
+        assert why in stack(machine, "list").out
+        assert why in stack(machine, "show", "s").out
+        assert json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert stack(machine, "delete", "s", "--yes").code == 0
+
+
+def test_wait_says_at_once_what_it_waits_for(machine: Machine) -> None:
+    """Without an agent, it says that none is running before it waits."""
+    process = machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state))
+    assert process.stderr is not None
+    try:
+        assert "no agent is running" in str(process.stderr.readline())
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
