@@ -15,6 +15,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.signing import ssh
 from support import pace
 from support.governed import Governed
+from support.loopback import SignalServer
 from support.machine import deployment
 from support.signers import BOMB, Signer, sign
 
@@ -89,7 +90,9 @@ def test_an_archive_in_the_place_of_a_signed_template_is_not_opened(
     main.unlink()
     main.mkdir()
     packed(main / "service.yaml", proof)
-    assert "Is a directory" in governed.apply_file(main).err
+    refused = governed.apply_file(main)
+    assert refused.code == 2
+    assert f"cannot use {main}/service.yaml: it is not signed, and the rule signers" in refused.err
     plain = packed(tmp_path / "service", proof)
     sign(governed, alice, str(plain))
     whole = plain.read_bytes()
@@ -180,7 +183,9 @@ def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, 
     assert "site.json: it was changed after it was signed" in governed.apply_file(document).err
 
 
-def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(
+    governed: Governed, alice: Signer, heat: SignalServer, tmp_path: Path
+) -> None:
     """A cleanup needs no signature, and only the agent makes one: an action of that name is nothing but a name."""
     proof = tmp_path / "proof"
     assert alice.key.exists()  # the policy requires signatures
@@ -188,6 +193,6 @@ def test_a_deployment_that_calls_itself_a_cleanup_is_not_one(governed: Governed,
     others = [each for each in given["inputs"] if each["name"] != "deploy_action"]
     done = governed.apply([{**given, "inputs": [*others, {"name": "deploy_action", "value": "(left)"}]}])
     assert "only the agent makes cleanups" in done.out
-    given = deployment("d2", script(proof), heat_config_left="d3")
+    given = deployment("d2", script(proof), signal=heat.url(), heat_config_left="d3")
     assert "only the agent makes cleanups" in governed.apply([given]).out
     assert not proof.exists()

@@ -266,6 +266,19 @@ def test_plan_names_no_action_that_no_config_has(machine: Machine) -> None:
     }
 
 
+def test_plan_names_the_member_that_a_group_removes(machine: Machine) -> None:
+    """A plan removes the member that the policy names, and nothing once it is removed."""
+
+    def group(count: int, *removed: str) -> dict[str, Any]:
+        member = {"resource_def": deployment(), "count": count, "removal_policies": [{"resource_list": [*removed]}]}
+        return template(group={"type": "OS::Heat::ResourceGroup", "properties": member})
+
+    assert apply(machine, group(3)).code == 0
+    assert planned(machine, group(2, "1")) == {"group": ("updated", ["1 DELETE"])}
+    assert apply(machine, group(2, "1")).code == 0
+    assert planned(machine, group(2, "1")) == {"group": ("unchanged", [])}
+
+
 def test_plan_names_a_removal_that_failed(machine: Machine) -> None:
     """A deployment whose DELETE has failed is still to be removed."""
     assert apply(machine, template(old=deployment(ok="not DELETE"))).code == 0

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.governed import POLICY, Governed
+from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.signers import Signer
 from support.stage import mounted
@@ -95,11 +96,16 @@ def test_of_two_actions_the_one_that_runs_counts(governed: Governed, proof: Path
 
 
 @pytest.mark.parametrize("key", ["source", "hook", "user", "tool", "policy", "left_at", "again"])
-def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(governed: Governed, proof: Path, key: str) -> None:
+def test_no_key_of_a_deployment_stands_for_what_the_agent_knows(
+    governed: Governed, heat: SignalServer, proof: Path, key: str
+) -> None:
     """The author of a deployment cannot set its source or the way in which it runs."""
     value = {"source": "heat", "hook": "builtin:ansible", "user": "nobody", "tool": "ansible"}.get(key, "CREATE")
     governed.policy("sources = heat", "tools = ansible", "users = nobody")
-    assert governed.apply([{**deployment("d1", script(proof)), key: value}]).code == 1
+    by_hand = governed.apply([{**deployment("d0", script(proof)), key: value}])
+    assert by_hand.code == 2
+    assert f"there is no key '{key}'" in by_hand.err
+    assert governed.apply([{**deployment("d1", script(proof), signal=heat.url()), key: value}]).code == 1
     assert "refused by the rule" in governed.agent("show", "d1").out
     assert not proof.exists()
 
@@ -236,13 +242,15 @@ def test_less_isolation_than_the_rule_has_is_refused(governed: Governed, proof: 
 
 
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen: install openssh-client")
-def test_no_deployment_passes_for_a_cleanup(governed: Governed, proof: Path, tmp_path: Path) -> None:
+def test_no_deployment_passes_for_a_cleanup(
+    governed: Governed, heat: SignalServer, proof: Path, tmp_path: Path
+) -> None:
     """A cleanup needs no signature, so only the agent makes one."""
     (governed.own / "allowed_signers").write_text(Signer(tmp_path, "alice").line())
     governed.policy("signers = /etc/heat-config-agent/allowed_signers")
     given = [
         deployment("d1", script(proof), action="(left)"),
-        {**deployment("d2", script(proof)), "heat_config_left": "d1"},
+        deployment("d2", script(proof), signal=heat.url(), heat_config_left="d1"),
     ]
     assert governed.apply(given).code == 1
     assert not proof.exists()

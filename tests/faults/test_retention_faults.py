@@ -69,7 +69,7 @@ def secret(machine: Machine, identity: str, then: str = "", **fields: Any) -> di
     """Return a deployment whose secret is in its inputs, its config and its output."""
     script = f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
     inputs = [{"name": "api_token", "type": "String", "value": SECRET}]
-    return deployment(identity, script, inputs=inputs, secrets=False, **fields)
+    return deployment(identity, script, inputs=inputs, **fields)
 
 
 def settings(machine: Machine, **values: object) -> str:

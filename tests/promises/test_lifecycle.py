@@ -103,7 +103,8 @@ def test_an_action_in_two_configs_fails_and_names_both(machine: Machine, heat: S
     assert ran.code == 1
     (value,) = heat.values()
     assert value["deploy_status_code"] != 0
-    assert "deployments[0].config" in value["deploy_stderr"]
+    assert value["deploy_stderr"].startswith(f"{machine.folder}/document.json:1:")
+    assert ": d1.config: " in value["deploy_stderr"]
     assert "configs[0]" in value["deploy_stderr"]
     assert "configs[2]" in value["deploy_stderr"]
     assert "configs[1]" not in value["deploy_stderr"]
@@ -139,7 +140,8 @@ def test_a_malformed_component_fails_with_the_path(
     assert ran.code == 1
     (value,) = heat.values("bad")
     assert value["deploy_status_code"] != 0
-    assert f"deployments[0].{path}: " in value["deploy_stderr"]
+    assert value["deploy_stderr"].startswith(f"{machine.folder}/document.json:1:")
+    assert f": bad.{path}: " in value["deploy_stderr"]
     assert [value["deploy_status_code"] for value in heat.values("good")] == [0]
 
 

@@ -58,7 +58,7 @@ def secret(machine: Machine, identity: str = "d1", then: str = "", **fields: Any
     script = f'{counting(machine, identity)}\n# {SECRET}\necho "it is $api_token"\n{then}\n'
     script += 'printf %s "$api_token" >"$heat_outputs_path.token"\n'
     inputs = [{"name": "api_token", "type": "String", "value": SECRET}]
-    return deployment(identity, script, inputs=inputs, outputs=["token"], secrets=False, **fields)
+    return deployment(identity, script, inputs=inputs, outputs=["token"], **fields)
 
 
 def prune(machine: Machine, *arguments: str, **values: object) -> Done:

@@ -128,7 +128,8 @@ def test_a_time_limit_that_is_none_fails(machine: Machine, heat: SignalServer, o
     value = result(machine, heat, f"{SH}touch {machine.folder}/ran\n", options={"timeout": option})
 
     assert value["deploy_status_code"] != 0
-    assert "[0].options.timeout: " in value["deploy_stderr"]
+    assert value["deploy_stderr"].startswith(f"{machine.folder}/document.json:1:")
+    assert ": d1.options.timeout: " in value["deploy_stderr"]
     assert not (machine.folder / "ran").exists()
 
 

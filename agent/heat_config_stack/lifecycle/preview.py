@@ -76,6 +76,7 @@ def _inner(former: Resource, new: Resource) -> tuple[Change, ...]:
     if not isinstance(new, DefinesChild) or not isinstance(child, Stack) or child.defined is None:
         return ()
     try:
+        new.take_data(former)
         return tuple(changes(child, new.child_definition(child.defined.identity)))
     except Exception:  # noqa: BLE001  # a value that is known later, or a mistake
         return ()

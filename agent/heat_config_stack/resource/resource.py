@@ -201,6 +201,10 @@ class Resource(ClientUser):
         self.stack.keep(self.record)
         return there
 
+    def take_data(self, former: Resource) -> None:
+        """Take the data that an update of `former` would begin with. This resource is not kept: a plan looks at it."""
+        self.record.data = former.data()
+
     def metadata_get(self, refresh: bool = False) -> dict[str, Json]:
         """Return the current metadata."""
         return dict(self.record.metadata)

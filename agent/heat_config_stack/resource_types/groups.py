@@ -15,6 +15,7 @@ from heat_config_stack.resource import attributes
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.constraints import AllowedValues, Length, Range
 from heat_config_stack.resource.properties import Properties, Schema
+from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types.deployment import SHARED, STRUCTURED
 from heat_config_stack.resource_types.members import Group
 from heat_config_stack.resource_types.nested import MEMBER
@@ -110,7 +111,17 @@ class ResourceGroup(Group):
 
     def _remove_names(self) -> None:
         """Record the names that are not to be used."""
-        names = [str(name) for policy in self.properties["removal_policies"] for name in policy["resource_list"]]
+        self.data_set("removed", self._removed(self.properties))
+
+    def take_data(self, former: Resource) -> None:
+        """Take the names that are not to be used after an update, too."""
+        super().take_data(former)
+        if isinstance(former, ResourceGroup):
+            self.record.data["removed"] = former._removed(self.properties)  # noqa: SLF001  # the same class
+
+    def _removed(self, properties: Properties) -> list[str]:
+        """Return the names that are not to be used with some properties."""
+        names = [str(name) for policy in properties["removal_policies"] for name in policy["resource_list"]]
         former = self.data().get("removed", [])
         if self.child is not None:
             members = self._members()
@@ -118,8 +129,8 @@ class ResourceGroup(Group):
             refs = {str(member.FnGetRefId()): name for name, member in reversed(members.items())}
             known = (name if name in members or name in former else refs.get(name) for name in names)
             names = [name for name in known if name is not None]
-        kept = former if self.properties["removal_policies_mode"] == "append" else []
-        self.data_set("removed", sorted({*kept, *names}))
+        kept = former if properties["removal_policies_mode"] == "append" else []
+        return sorted({*kept, *names})
 
     def members_like_the_first(self) -> int:
         """Return the number of members."""
