@@ -107,7 +107,7 @@ def main() -> int:
         stream.reconfigure(encoding="utf-8", errors="replace")  # type: ignore[union-attr]
     folder = Path(sys.argv[1])
     arguments: dict[str, Any] = json.loads((folder / _ARGUMENTS).read_bytes())
-    request = protocol.Request(**{**arguments["request"], "outputs": tuple(arguments["request"]["outputs"])})
+    request = _request(arguments["request"])
     place = protocol.Workplace(
         run=folder,
         working=Path(arguments["working"]),
@@ -125,6 +125,13 @@ def main() -> int:
         say(f"{error.strerror or error}{name}", error=True)
         return CANNOT_START
     return code
+
+
+def _request(fields: dict[str, Any]) -> protocol.Request:
+    """Return the request with these fields, whose tuples JSON has as lists."""
+    variables = fields["variables"]
+    tuples = {"outputs": tuple(fields["outputs"]), "variables": None if variables is None else tuple(variables)}
+    return protocol.Request(**{**fields, **tuples})
 
 
 def _exit(number: int, _frame: object) -> NoReturn:

@@ -551,7 +551,10 @@ def test_what_is_planted_in_the_folders_is_not_followed(machine: Machine, heat: 
     "no object is made, no code is run; such keys are data like any other",
 )
 def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Tried) -> None:
-    """A document contains only text, numbers, lists and maps."""
+    """A document contains only text, numbers, lists and maps.
+
+    A file with other keys of a deployment is refused, and the list of a server may have them.
+    """
     texts = [
         f"!!python/object/apply:os.system [{canary}]",
         f"- id: a\n  config: !!python/object/apply:subprocess.check_output [[{canary}]]\n",
@@ -564,10 +567,12 @@ def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Trie
         f"- !include {canary}\n- !ENV x\n",
     ]
     for text in texts:
-        done = machine.apply(machine.write(text, "document.yaml"))
+        document = machine.write(text, "document.yaml")
+        done = machine.apply(document)
         assert done.code == 2, done.out + done.err
-        assert done.err.startswith("error: cannot read ")
-        assert done.err.count("\n") == 1
+        first, *others = done.err.splitlines()
+        assert re.match(rf"{re.escape(str(document))}:\d+:\d+: error: .*the tag .*has no counterpart in JSON", first)
+        assert all(re.match(rf"{re.escape(str(document))}:\d+:\d+: error: ", line) for line in others)
     odd: Mapping[str, Any] = {
         "__class__": f"os.system('{canary}')",
         "py/object": "os.system",
@@ -581,7 +586,12 @@ def test_a_document_makes_no_objects(machine: Machine, canary: Path, tried: Trie
         "state": "signalled",
         "key": "../../victim",
     }
-    done = machine.apply([{**deployment("d1", "#!/bin/sh\ntrue\n", inputs={"x": dict(odd)}), **odd}])
+    given = [{**deployment("d1", "#!/bin/sh\ntrue\n", inputs={"x": dict(odd)}), **odd}]
+    done = machine.apply(given)
+    assert done.code == 2, done.out + done.err
+    assert re.findall(r"error: d1\.\S+: there is no key '(.*?)'", done.err) == list(odd)
+    done = machine.apply(None, HEAT_SHELL_CONFIG=str(machine.write(given, "of-a-server")))
     assert done.code == 0, done.out + done.err
+    assert machine.status()["d1"]["state"] == "unasked"
     assert not sung(canary)
     tried(len(texts) + len(odd))

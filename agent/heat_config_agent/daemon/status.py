@@ -92,6 +92,8 @@ class StatusWriter:
         self._state = state
         self._log = log
         self._started = time.time()
+        self._identity = os.getpid(), processes.boot_id(), processes.ticks(os.getpid())
+        """The process, the boot and the start time: later there may be no open file left to read them."""
         self._written = 0.0
         """When the files were last written, in monotonic seconds."""
         self._answered = 0.0
@@ -160,10 +162,11 @@ class StatusWriter:
 
     def _health(self, snapshot: Snapshot, line: str, troubles: tuple[str, ...], *, ended: bool) -> Health:
         conditions = snapshot.conditions.items()
+        process, boot, ticks = self._identity
         return Health(
-            process=os.getpid(),
-            boot=processes.boot_id(),
-            ticks=processes.ticks(os.getpid()),
+            process=process,
+            boot=boot,
+            ticks=ticks,
             version=__version__,
             started=self._started,
             ended=time.time() if ended else None,

@@ -356,10 +356,13 @@ def _obstacle(job: Job, error: Exception, folders: tuple[Path, ...]) -> Obstacle
 def _is_ours(error: OSError, folders: tuple[Path, ...]) -> bool:
     """Return whether an error is about a folder of the agent.
 
-    Folders of hooks to which the user of the agent never has access fail the deployments that need them.
+    Folders of hooks to which the user of the agent never has access fail the deployments that need them, and a link or
+    a folder in the place of a file of a deployment fails this one alone.
     """
     state, *others = map(str, folders)
     path = f"{error.filename}/" if isinstance(error.filename, str | os.PathLike) else ""
+    if error.errno == errno.EISDIR or (error.errno == errno.ELOOP and os.path.islink(path[:-1])):  # noqa: PTH114
+        return False
     if path.startswith(f"{state}/"):
         return True
     denied = error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() != 0

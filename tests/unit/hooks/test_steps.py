@@ -198,7 +198,8 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
     assert not Path(f"/proc/{path.read_text().strip()}").exists()
 
 
-def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
+@pytest.mark.parametrize("variables", [("ü", "deploy_stdout"), (), None], ids=["some", "none", "all"])
+def test_the_request_arrives_as_it_was_sent(place: Workplace, variables: tuple[str, ...] | None) -> None:
     """With all types and characters, and with the folders."""
     fields: dict[str, Any] = {
         "id": "é/../x",
@@ -211,23 +212,25 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace) -> None:
         "options": {"timeout": 5.0, "texts": ["a"]},
         "creation_time": "2026",
         "leaves": "x",
+        "variables": variables,
     }
     body = """
         import json, pathlib
         found = {"request": vars(request), "place": [str(place.run), str(place.working)]}
         found.update(outputs=str(place.outputs), environment=dict(place.environment))
-        found["tuple"] = type(request.outputs).__name__
+        found["types"] = [type(request.outputs).__name__, type(request.variables).__name__]
         pathlib.Path(place.run / "found").write_text(json.dumps(found))
         return 0
     """
     assert carry_out(place, body, **fields)["deploy_status_code"] == 0
     found = json.loads((place.run / "found").read_text())
-    assert {**found.pop("request"), "outputs": ("a", "b")} == fields
+    as_lists = {"outputs": ["a", "b"], "variables": None if variables is None else list(variables)}
+    assert found.pop("request") == {**fields, **as_lists}
     assert found == {
         "place": [str(place.run), str(place.working)],
         "outputs": str(place.outputs),
         "environment": dict(place.environment),
-        "tuple": "tuple",
+        "types": ["tuple", type(variables).__name__],
     }
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import resource
 import time
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,21 @@ def test_a_change_is_written_soon_and_everything_else_now_and_then(
     writer.write(IDLE, ended=True)
     assert doing(tmp_path) == "idle"
     assert health.read(tmp_path)["ended"] is not None
+
+
+def test_the_health_needs_no_open_file(tmp_path: Path) -> None:
+    """A process that may open no more files writes its health to the place in memory."""
+    writer = StatusWriter(tmp_path, Notifier({}), Log())
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, before[1]))
+    try:
+        writer.write(IDLE)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert not (tmp_path / health.FILE).exists()
+    report = health.read(tmp_path, os.getpid())
+    assert report["doing"] == "idle"
+    assert health.is_from(report, os.getpid())
 
 
 def test_metrics_that_cannot_be_written_are_a_trouble_until_they_can(
