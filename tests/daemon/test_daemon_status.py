@@ -235,7 +235,7 @@ def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machi
     machine.state.chmod(0o700)
     (deployed / "d2.json").write_text("{}")
     daemon.start()
-    daemon.put([{"id": "d1", "name": "idle", "config": "x"}, deployment("d2", "#!/bin/sh\n")])
+    daemon.put([{"id": "d1", "name": "idle"}, deployment("d2", "#!/bin/sh\n")])
     wait_until(lambda: machine.agent("status", "--json").json["skipped"], LONG)
     skipped = machine.agent("status", "--json").json["skipped"]
     assert [(each["id"], each["reason"]) for each in skipped] == [
@@ -244,7 +244,7 @@ def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machi
     ]
     row = next(line for line in machine.agent("status").out.splitlines() if line.startswith("idle"))
     assert " ".join(row.split()) == "idle d1 - - skipped - no `group` is given: nothing to run"
-    daemon.put([{"id": "d1", "name": "idle", "config": "x"}, deployment("d3", "#!/bin/sh\n")])
+    daemon.put([{"id": "d1", "name": "idle"}, deployment("d3", "#!/bin/sh\n")])
     wait_until(lambda: "d3" in machine.status(), LONG)
     daemon.stop()
     log = daemon.log

@@ -16,7 +16,7 @@ from support.tools import need
 from system.booted import Booted, booted
 from system.test_service import SETTINGS, deploy, eventually, status
 
-pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 SENTENCE = "the hook for the tool 'hiera' is not installed; install the package heat-config-agent-compat"
 

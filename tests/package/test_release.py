@@ -18,7 +18,7 @@ from notes import NotReadyError, check, notes
 from package.built import ROOT, build, package
 from package.wheels import wheel
 
-pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 NEEDED = ("packaging", "agent/heat_config_agent/__init__.py", "pyproject.toml", "tests/install-tools")
 """The files of the checkout that a release needs besides what is built."""

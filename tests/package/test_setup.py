@@ -13,7 +13,7 @@ from support.machine import deployment
 from system.booted import Booted, booted
 from system.test_service import NAME, SETTINGS, deploy, shown
 
-pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.takes(120), pytest.mark.timeout(600)]
 
 PLACE = "opt/agent"
 UNITS = (

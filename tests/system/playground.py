@@ -85,6 +85,7 @@ class Playground:
         """End the daemon and what it has started, and remove the folder."""
         self._agent.end()
         shutil.rmtree(self.folder)
+        shutil.rmtree(f"{self.folder}.tmp")  # of the commands that looked for what the daemon had started
 
     def _command(
         self,

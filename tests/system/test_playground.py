@@ -59,7 +59,7 @@ def playground(checkout: Path) -> Iterator[subprocess.Popen[str]]:
                 process.wait(pace.seconds(60))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)  # a dozen commands of OpenStack, on a machine with much else to do
 def test_the_page_is_true(playground: subprocess.Popen[str], checkout: Path) -> None:
     """Each command of the page prints what it shows; at the end nothing is left of the playground."""
     for section in sections(PAGE):
@@ -73,7 +73,7 @@ def test_the_page_is_true(playground: subprocess.Popen[str], checkout: Path) -> 
     assert playground.stdout is not None
     assert "have ended" in playground.stdout.read()
     playground.wait(pace.seconds(30))
-    assert not (checkout / ".heat").exists()
+    assert list(checkout.glob(".heat*")) == []
     assert started
     assert [process for process in started if process.is_running()] == []
 

@@ -174,6 +174,7 @@ def test_workflows_and_triggers_are_started(shop: Shop) -> None:
 
 REFUSED = {
     ("workflow", "run", "shop", "shrink"): "the stack shop has no workflow shrink (it has grow, deploy, undeploy)",
+    ("workflow", "run", "shop", "grwo"): "the stack shop has no workflow grwo (did you mean grow?)",
     ("workflow", "run", "shop", "grow", "--input", "wrod=x"): "there is no input wrod (did you mean word?)",
     ("workflow", "run", "shop", "grow", "--input", "size=x"): "size must be a whole number, not text",
     ("workflow", "run", "shop", "grow", "--input", "size"): "--input takes NAME=VALUE, not 'size'",

@@ -72,7 +72,7 @@ def procedure(stack: Stack, name: str) -> Procedure:
     """Return the procedure of a name. Raises UsageError."""
     known, triggers = stack.definition.procedures, stack.definition.triggers
     if name not in known and name not in triggers:
-        hint = among(name, [*known, *triggers]) if known or triggers else ""
+        hint = among(name, known) if known else ""
         raise UsageError(f"the stack {stack.name} has no workflow {name}", hint=hint)
     return known[name] if name in known else triggers[name]
 
