@@ -37,8 +37,8 @@ def pieces(secret: str, length: int = 12) -> set[str]:
 @pytest.mark.parametrize("code", [0, "0"])
 def test_the_code_0_is_success(code: object) -> None:
     """As a number and as text."""
-    assert make({"deploy_status_code": code}) == Result(
-        values={"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": code}, failed=False
+    assert make({"deploy_status_code": code, "out": "x"}) == Result(
+        values={"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": code, "out": "x"}, failed=False
     )
 
 
