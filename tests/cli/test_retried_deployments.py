@@ -154,7 +154,7 @@ def test_a_mistake_in_the_option_fails_the_deployment(machine: Machine, value: o
     """The place of the mistake is said, and nothing is run."""
     done = machine.apply([counted(machine, "d1", options={"retry": value})])
     assert (done.code, runs(machine)) == (1, [])
-    assert f"[0].{path}: " in machine.status()["d1"]["reason"]
+    assert f": d1.{path}: " in machine.status()["d1"]["reason"]
 
 
 @pytest.mark.parametrize(

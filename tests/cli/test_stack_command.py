@@ -269,7 +269,7 @@ def test_what_is_shown_has_the_keys_of_heat(stacks: Stacks) -> None:
     assert [each["output_key"] for each in shown("output", "list", "a")] == ["greeting", "pin", "password"]
     assert shown("output", "show", "a", "greeting")["output_value"] == "Hello, world!"
     assert stacks("output", "show", "a", "password", "--reveal").out == "opensesame\n"
-    assert "it has greeting" in stacks("output", "show", "a", "nothing", code=1).err
+    assert "it has greeting" in stacks("output", "show", "a", "nothing", code=2).err
     statuses = {each["resource_name"]: each["resource_status"] for each in shown("resource", "list", "a")}
     assert statuses == dict.fromkeys(("config", "greeting", "server"), "CREATE_COMPLETE")
     assert shown("resource", "show", "a", "greeting")["requires"] == ["config", "server"]

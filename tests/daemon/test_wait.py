@@ -37,6 +37,13 @@ def waiting(machine: Machine, *words: str) -> subprocess.Popen[str]:
     return machine.start("heat-config-agent", "wait", "--state-dir", str(machine.state), *words)
 
 
+def ended(process: subprocess.Popen[str]) -> str:
+    """Return what a wait prints at its end; before it, its standard error says for what it waits."""
+    out, err = process.communicate(timeout=pace.seconds(LONG))
+    assert all(line.startswith("waiting: ") for line in err.splitlines()), err
+    return out
+
+
 def test_a_wait_begins_before_everything_else(daemon: Daemon, machine: Machine) -> None:
     """`wait` works before state directory, agent and document exist, and ends when the deployment has run."""
     assert not machine.state.exists()
@@ -114,7 +121,7 @@ def test_only_the_action_that_is_named_counts(daemon: Daemon, machine: Machine) 
         assert "for UPDATE" in done.err
     update = waiting(machine, "web", "--for-action", "UPDATE")
     daemon.put([deployment("d2", counting(machine, "d2"), name="web", action="UPDATE")])
-    assert update.communicate(timeout=pace.seconds(LONG)) == ("web (UPDATE): ok\n", "")
+    assert ended(update) == "web (UPDATE): ok\n"
     assert ran(machine) == ["d1", "d2"]
 
 
@@ -200,7 +207,7 @@ def test_a_followed_stack_is_waited_for(daemon: Daemon, machine: Machine, tmp_pa
     assert (done.code, "follow web: revision " in done.err, "is being carried out" in done.err) == (7, True, True)
     every = machine.start("heat-config-agent", "wait", *words)
     go.touch()
-    assert every.communicate(timeout=pace.seconds(LONG)) == ("0 deployments done\n", "")
+    assert ended(every) == "0 deployments done\n"
     assert every.returncode == 0
     repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
     wait_until(lambda: daemon.command("wait", "--timeout", "0").code == 1, LONG)
