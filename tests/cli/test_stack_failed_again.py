@@ -164,7 +164,7 @@ def test_replaced_deployment_is_deleted_before_its_successor_is_created(machine:
     assert (machine.folder / "svc").exists()
 
 
-def test_what_a_nested_template_no_longer_has_is_deleted_first(machine: Machine) -> None:
+def test_deployment_that_left_a_nested_template_is_deleted_first(machine: Machine) -> None:
     """A deployment with another name in a nested template is created after the DELETE of the old one."""
     write(machine, "child.yaml", template(old=deployment()))
     content = template(child={"type": "child.yaml"})

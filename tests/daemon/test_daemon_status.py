@@ -72,9 +72,7 @@ def test_systemd_is_told_when_the_daemon_is_ready_and_what_it_does(
         ),
     ],
 )
-def test_a_daemon_that_does_not_start_tells_systemd_why(
-    daemon: Daemon, systemd: Systemd, content: str, said: str
-) -> None:
+def test_daemon_without_a_start_tells_systemd_why(daemon: Daemon, systemd: Systemd, content: str, said: str) -> None:
     """The last status line has the sentence of the error: `systemctl status` shows it when the process has ended."""
     daemon.path.write_text(content)
     daemon.start(wait=False, NOTIFY_SOCKET=str(systemd.path))

@@ -88,7 +88,7 @@ def test_killed_daemon_ends_its_container(daemon: Daemon, apart: tuple[str, ...]
     assert daemon.wait() == 128 + signal.SIGKILL
 
 
-def test_one_shot_run_is_process_1(machine: Machine, apart: tuple[str, ...]) -> None:
+def test_apply_command_as_process_1_has_its_output_and_exit_code(machine: Machine, apart: tuple[str, ...]) -> None:
     """The output and the exit code of heat-config-apply are as elsewhere."""
     document = machine.write([deployment("d1", "#!/bin/sh\nexit 7\n")])
     command = [*apart, str(BIN / "heat-config-apply"), "--state-dir", str(machine.state), str(document)]

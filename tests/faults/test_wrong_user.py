@@ -49,7 +49,9 @@ def test_a_user_is_told_where_the_agent_of_root_works(
     assert "systemctl start" not in said
 
 
-def test_a_place_that_was_named_is_the_one_that_is_meant(unprivileged: Unprivileged, daemon: Daemon) -> None:
+def test_state_directory_on_the_command_line_is_the_one_that_is_read(
+    unprivileged: Unprivileged, daemon: Daemon
+) -> None:
     """With --state-dir, nothing is said about other agents."""
     daemon.begins_loaded = False
     daemon.start()

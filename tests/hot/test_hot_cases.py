@@ -43,7 +43,7 @@ def test_the_language_alone(hot_case: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-def test_a_case_that_differs_has_a_reason(hot_case: Path) -> None:
+def test_case_with_two_results_has_a_reason(hot_case: Path) -> None:
     """A case with a result of its own has the reason, and its result is not Heat's."""
     case, _ = read(hot_case)
     if "here_because" in case or "here_json" in case:

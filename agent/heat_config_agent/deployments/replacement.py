@@ -59,7 +59,7 @@ class Replacement:
 
     @property
     def todo(self) -> str:
-        """What to do, in words."""
+        """The command that frees the stack, and what it does, in one sentence."""
         again = f"check the machine, and heat-config-agent retry {self.new.id}"
         if self.is_over or not self.is_by_name:
             return f"{again} if something is missing: {PAGE}"

@@ -36,7 +36,7 @@ _ESCAPES = (
 
 
 class Beginnings:
-    """What secrets begin with in base64."""
+    """The beginnings of secrets in base64."""
 
     def __init__(self, secrets: Collection[bytes]) -> None:
         """Keep the letters of these secrets."""

@@ -352,7 +352,7 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
-def test_what_is_no_drive_is_said_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_without_a_drive_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In mount's words."""
     path = tmp_path / "drive.img"
     path.write_bytes(b"\0" * 1024 * 1024)
