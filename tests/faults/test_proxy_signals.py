@@ -120,7 +120,7 @@ def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
         entry = servers.entries()[case.id]
         assert entry.state is State.REFUSED, servers.story()
         assert re.fullmatch(f"HTTP {case.fault.name.split()[1]} [A-Z][A-Za-z ]+", entry.trouble)
-        assert len(servers.daemon.said(f"{case.id}: the result was refused for good")) == 1
+        assert len(servers.daemon.said(f"{entry.title}: the result was refused for good")) == 1
         case.proxy.mend()
     servers.daemon.send(signal.SIGUSR1)
     servers.daemon.command("poke")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import followed
 from heat_config_hooks import files
@@ -48,10 +48,13 @@ def described(template: str, *, is_named_inside: bool) -> dict[str, Any]:
 
 
 def keep(settings: Settings, name: str, origin: dict[str, Any]) -> None:
-    """Put on record where a stack is from. The caller has the stack open."""
+    """Put on record where a stack is from. The caller has the stack open. Raises StateError."""
     folder = listing.folder(settings.state, name)
     if origin and folder.is_dir():
-        files.replace(folder / FILE, json.dumps(origin).encode())
+        try:
+            files.replace(folder / FILE, json.dumps(origin).encode())
+        except OSError as error:
+            raise StateError(f"cannot write {folder / FILE}: {error.strerror}") from error
 
 
 def check(settings: Settings, name: str, origin: dict[str, Any]) -> None:
