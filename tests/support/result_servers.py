@@ -278,6 +278,6 @@ Tried = Callable[[int], None]
 
 
 def _is_late(entry: Entry, says: str) -> bool:
-    """Return whether a result waits only because its server took too long, though its fault is another one."""
-    waits = entry.state is State.FINISHED
-    return waits and bool(re.search("no answer within", entry.trouble)) and not re.search(says, entry.trouble)
+    """Return whether a result waits only because its server, or the login, took too long: its fault is another one."""
+    late = re.search("no answer within|did not start in time", entry.trouble)
+    return entry.state is State.FINISHED and bool(late) and not re.search(says, entry.trouble)
