@@ -84,11 +84,16 @@ def judge(values: Mapping[str, object], deployment: Deployment) -> tuple[bool, s
     """
     code = status_code(values)
     if code:
-        return True, f"exit code {code}{_signal(code)}{_last_line(values.get('deploy_stderr'))}", ""
+        return True, exit_sentence(code, values.get("deploy_stderr")), ""
     errors = [output.name for output in deployment.outputs if output.error_output and output.name in values]
     if errors:
         return True, f"error output {errors[0]!r} was produced", errors[0]
     return False, "", ""
+
+
+def exit_sentence(code: int, stderr: object) -> str:
+    """Return how a run has ended: its exit code, the signal that it stands for, and the last line of standard error."""
+    return f"exit code {code}{_signal(code)}{_last_line(stderr)}"
 
 
 def _signal(code: int) -> str:

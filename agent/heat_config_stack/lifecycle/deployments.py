@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_hooks.reply import status_code
 from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
@@ -163,12 +164,10 @@ def path_of(store: Memory, deployment: str) -> str:
 
 def why(deployment: DeploymentRecord) -> str:
     """Return why a deployment has failed: its exit code and the last line of its standard error, else Heat's reason."""
-    outputs = deployment.outputs
-    code = str(outputs.get("deploy_status_code") or "")
-    lines = str(outputs.get("deploy_stderr") or "").strip().splitlines()
-    if not code or code == "0":
-        return deployment.reason
-    return f"exit code {code}" + (f": {lines[-1].strip()[:200]}" if lines else "")
+    from heat_config_agent.runs.result import exit_sentence  # noqa: PLC0415  # only after a failure
+
+    code = status_code(deployment.outputs)
+    return exit_sentence(code, deployment.outputs.get("deploy_stderr")) if code else deployment.reason
 
 
 def _took_part(store: Memory, resource: str) -> bool:
