@@ -28,7 +28,7 @@ from heat_config_agent.state import asked, followed, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
-from heat_config_stack.follow import demand
+from heat_config_stack.follow import demand, in_step
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.outcome import reason_of
 from heat_config_stack.follow.sources import Source, source
@@ -73,6 +73,8 @@ class Follower:
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
         self._written: Followed | None = None
+        self._mark: tuple[object, ...] = ()
+        """The mark of the stack or the document when it was last compared with its revision."""
         if self._record.begun:
             self._note(f"{name}: an earlier process has begun revision {short(self._record.begun)}")
 
@@ -90,6 +92,7 @@ class Follower:
             self._trouble(str(error))
         except OSError as error:
             self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror))
+        self._compare()
         self._keep()
         return self._record
 
@@ -121,6 +124,16 @@ class Follower:
         except UsageError as error:
             followed.settle_again(self._settings.state, self._name)
             self._conclude(revision, str(error), again=True)
+
+    def _compare(self) -> None:
+        """Record whether the machine still is as the revision in force has left it."""
+        mark = in_step.mark(self._settings.state, self._record)
+        if mark == self._mark:
+            return
+        drift = in_step.drift(self._settings.state, self._record)[:_SHOWN]
+        if drift and drift != self._record.drift:
+            self._note(f"{self._name}: out of step with revision {short(self._record.revision)}: {drift}")
+        self._mark, self._record = mark, replace(self._record, drift=drift)
 
     def _text(self, name: str) -> str:
         return str(self._values[name])
@@ -354,8 +367,9 @@ class Follower:
             word = "has failed" if failed else "is refused"
             self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
         elif not reason:
+            in_step.keep(self._settings.state, self._record)
             self._record = replace(
-                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False
+                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False, drift=""
             )
             self._note(f"{self._name}: revision {short(revision)} is in force")
         if self._record.revision and reason:
