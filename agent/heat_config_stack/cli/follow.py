@@ -176,6 +176,10 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
                 _note(f"{name}: {problem}", name)
             hurry.wait(10)
             hurry.clear()
+        except Exception as error:  # noqa: BLE001  # a defect of one source's follower ends nothing
+            terminal.defect(error)
+            hurry.wait(10)
+            hurry.clear()
 
 
 def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:

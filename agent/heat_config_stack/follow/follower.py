@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
-from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
@@ -73,6 +74,8 @@ class Follower:
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
         self._written: Followed | None = None
+        self._noted = self._record.trouble
+        """The trouble at the end of the step before."""
         self._mark: tuple[object, ...] = ()
         """The mark of the stack or the document when it was last compared with its revision."""
         if self._record.begun:
@@ -85,16 +88,29 @@ class Follower:
         return min(RETRY_SECONDS, interval) if self._record.begun else interval
 
     def step(self) -> Followed:
-        """Ask the source, and carry out its newest revision if it is a new one. Raises StateError."""
-        try:
-            self._step()
-        except (SourceError, UsageError) as error:
-            self._trouble(str(error))
-        except OSError as error:
-            self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror))
-        self._compare()
+        """Ask the source, and carry out its newest revision if it is a new one. Raises StateError.
+
+        A failure of any kind, also a defect of a source, is the trouble of this step; the next one asks again.
+        """
+        for part in (self._step, self._compare):
+            try:
+                part()
+            except AgentError as error:
+                self._trouble(str(error))
+            except OSError as error:
+                self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error))
+            except Exception as error:  # noqa: BLE001  # whatever a server sends, it does not end the follower
+                self._trouble(self._defect(error))
+        self._noted = self._record.trouble
         self._keep()
         return self._record
+
+    def _defect(self, error: Exception) -> str:
+        """Return a sentence about an unforeseen error: its kind, and its text without the secret of the source."""
+        token = str(self._values["token"])
+        text = str(error)[:_SHOWN].replace(token, MASK) if token else str(error)[:_SHOWN]
+        self._source = None  # the connection may be in the middle of an answer
+        return f"the answer of the source cannot be used: {type(error).__name__}{f': {text}' if text else ''}"
 
     def _step(self) -> None:
         if self._record.begun and self._resume():
@@ -380,7 +396,7 @@ class Follower:
         self._clean()
 
     def _trouble(self, text: str) -> None:
-        if text != self._record.trouble:
+        if text[:_SHOWN] not in (self._noted, self._record.trouble):
             self._note(f"{self._name}: {text}")
         self._record = replace(self._record, trouble=text[:_SHOWN])
 
