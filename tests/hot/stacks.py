@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_stack.cli.stack.definitions import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.language.mistakes import Mistake

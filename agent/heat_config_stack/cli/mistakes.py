@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_stack.language.mistakes import Mistake
 from heat_config_stack.language.positions import dotted
 

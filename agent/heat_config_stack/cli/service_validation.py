@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.deployments.redaction import OPEN, is_secret
+from heat_config_agent.masking.redaction import OPEN, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_hooks.values import dataclass

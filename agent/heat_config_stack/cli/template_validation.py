@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs.tools import Tools
 from heat_config_stack.cli import template_options

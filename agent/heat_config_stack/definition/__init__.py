@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, TypeAlias
 
-from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_stack.definition import limits
 from heat_config_stack.definition.procedures import Procedure

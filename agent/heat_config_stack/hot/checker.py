@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.source import Source

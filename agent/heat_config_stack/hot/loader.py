@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
 from heat_config_stack.hot import capabilities, environment, parameters
 from heat_config_stack.hot.capability_choice import Choice

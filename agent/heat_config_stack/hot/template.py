@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_stack.definition import ParameterGroup, Schema
 from heat_config_stack.hot import capabilities, versions
 from heat_config_stack.hot.parameters import PSEUDO, schemas

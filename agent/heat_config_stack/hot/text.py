@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_hooks.yaml_schema import YAML_1_1
 from heat_config_stack.definition import limits
 from heat_config_stack.language.mistakes import Invalid, Mistake

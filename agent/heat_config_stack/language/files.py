@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib import parse
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import LARGEST, take
 from heat_config_stack.language.mistakes import Invalid, Mistake

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import UsageError
 from heat_config_stack.language.positions import Path, Place, dotted
 
@@ -48,7 +48,7 @@ class Invalid(UsageError):  # noqa: N818  # the template is invalid
     def __init__(self, mistakes: Sequence[Mistake], conceal: Concealer) -> None:
         """Take at least one mistake, in the order of the text, and what hides secrets in them.
 
-        The latter is `Definition.conceal`, or `deployments.redaction.OPEN` while no parameter has a value.
+        The latter is `Definition.conceal`, or `masking.redaction.OPEN` while no parameter has a value.
         """
         self.conceal = conceal
         self.mistakes = tuple(mistake.concealed(conceal) for mistake in mistakes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_stack.language.mistakes import Invalid, Mistake
 from heat_config_stack.language.positions import Path, Place
 from heat_config_stack.language.text import Text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import Schema
 from heat_config_hooks.yaml_tree import LARGEST, Fault, Repetition, Tree, Unreadable

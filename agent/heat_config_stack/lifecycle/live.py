@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
 from heat_config_hooks import processes
 from heat_config_stack import definition as plain

@@ -10,7 +10,7 @@ from collections.abc import Generator, Hashable, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import StateError, blame
 from heat_config_stack.definition import Unresolved
 from heat_config_stack.language.positions import Json, dotted

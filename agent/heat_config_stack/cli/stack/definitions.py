@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.languages import TOSCA, language_of

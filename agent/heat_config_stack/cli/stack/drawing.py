@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.state import journal
 from heat_config_stack.cli import template_options

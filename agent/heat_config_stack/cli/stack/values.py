@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import blame
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import lock

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.deployment import Input
 from heat_config_stack.definition import (
     Definition,

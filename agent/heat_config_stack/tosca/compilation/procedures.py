@@ -8,7 +8,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_stack.definition import HOST, ResourceDefinition, Tree
 from heat_config_stack.definition.procedures import (
     Activity,

@@ -7,7 +7,7 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.language.mistakes import Invalid

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import CORE, YAML_1_2
 from heat_config_stack.language.mistakes import Invalid, Mistake
