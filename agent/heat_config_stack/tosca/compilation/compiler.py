@@ -129,16 +129,16 @@ class Compiler:
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
         outputs = {}
-        for name, of in layer.service.outputs.items():
+        for name, output in layer.service.outputs.items():
             path: Path = (*layer.service.path, "outputs", name)
             try:
-                value = self.evaluator.value(of.get("value"), Context(None, layer))
+                value = self.evaluator.value(output.get("value"), Context(None, layer))
             except (TooDeep, Unresolved) as error:
                 value = None
                 self.topology.warn(
                     f"the output {name} is null: {error}", _Owner(layer), path, code="function-arguments"
                 )
-            outputs[name] = Output(name, value, str(of.get("description", "")))
+            outputs[name] = Output(name, value, str(output.get("description", "")))
         return outputs
 
     def finish(self) -> dict[str, ResourceDefinition]:
