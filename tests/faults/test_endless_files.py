@@ -17,8 +17,8 @@ from heat_config_agent.sources.config_drive import ConfigDrive
 from heat_config_agent.sources.file import File, ShellConfig
 from heat_config_hooks import files
 from heat_config_stack.cli import template_options
+from heat_config_stack.definition import files as named_files
 from heat_config_stack.hot import reader
-from heat_config_stack.language import files as named_files
 from support.machine import BIN, Machine, deployment
 
 pytestmark = pytest.mark.takes(20)

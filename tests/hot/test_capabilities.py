@@ -8,10 +8,10 @@ from textwrap import dedent
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition, Identity, MappedType
 from heat_config_stack.hot import checker, reader
 from heat_config_stack.hot.loader import define as define_source
-from heat_config_stack.language.mistakes import Invalid
 from hot.made import IDENTITY, VERSION, define, examined
 from support import pace
 from support.machine import Done, Machine

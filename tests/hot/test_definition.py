@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Identity, Look, MappedType, Need, Unresolved, circle, requires, resolve
 from heat_config_stack.hot import loader
-from heat_config_stack.language.mistakes import Invalid
 from hot.made import IDENTITY, Known, define, source
 
 RESOURCES = "resources: {a: {type: A}, b: {type: B}}\n"

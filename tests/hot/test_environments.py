@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from fuzz.examples import tries
 from heat_config_agent.model.errors import UsageError
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.environment import merge_lists, merge_maps
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from hot.made import IDENTITY, VERSION, define, examined
 
 TEMPLATE = """\

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from hot.made import IDENTITY, VERSION, define, examined
 
 VALUE = "{type: OS::Heat::Value, properties: {value: 1}}"
@@ -65,7 +65,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
         "t.yaml:9:3: resources.r: Each resource must contain a type key. (is typ meant to be type?)",
         't.yaml:10:5: resources.r: "typ" is not a valid keyword inside a resource definition (did you mean type?)',
         't.yaml:13:5: resources.s: "props" is not a valid keyword inside a resource definition',
-        't.yaml:16:18: resources.t.depends_on[0]: The specified reference "S" (in t) is incorrect.',
+        't.yaml:16:18: resources.t.depends_on[0]: The specified reference "S" (in t) is incorrect. (did you mean s?)',
         (
             "t.yaml:18:15: resources.t.properties.value.list_join: Incorrect arguments to "
             '"list_join" should be: "list_join" : [ " ", [ "str1", "str2"] ...]'

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import StateError
-from heat_config_stack.language.mistakes import Invalid
 from stack.plugin_stack import PluginStack, plugin
 
 SITE = '''

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import LockedError, UsageError
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.records import listing
 from heat_config_stack.records.store import FILE
 from stack.made import made, tried, value

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_stack.language.mistakes import Invalid
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.plugins import plugin_imports
 from stack.plugin_stack import PluginStack, plugin
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import UsageError
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.plugins import plugins
 from heat_config_stack.resource_types import known_types
 from stack.made import made

@@ -8,8 +8,8 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.deployments.redaction import Concealer, beginning, concealer, is_secret, redactor
 from heat_config_agent.masking import MASK
+from heat_config_agent.masking.redaction import Concealer, beginning, concealer, is_secret, redactor
 from heat_config_agent.model.deployment import Deployment, Document, Input
 from heat_config_hooks.protocol import CREDENTIALS
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from heat_config_stack.definition import constraints
-from heat_config_stack.language.patterns import compiled
+from heat_config_stack.definition.patterns import compiled
 from hot.made import examined
 
 
