@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from heat_config_agent.cli import pause, stack_package, state_options, terminal
 from heat_config_agent.deployments.plan import clock
-from heat_config_agent.diagnostics.mistakes import meant
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
