@@ -95,7 +95,7 @@ def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
 def test_check_and_unchanged_apply_keep_a_stack_in_step(site: Site) -> None:
-    """What changes nothing is no difference."""
+    """A check and an update without a change make no difference."""
     site.commit("one")
     site.step()
     assert run(site, "heat-config-agent", "stack", "check", "web").returncode == 0
