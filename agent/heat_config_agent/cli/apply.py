@@ -15,7 +15,7 @@ from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.engine.workplace import Workplace, open_state
 from heat_config_agent.model.deployment import Document
@@ -345,10 +345,8 @@ def _apply(
             pruning.work(LAST_SLICE)
         prune_asked = asked.has_requests(settings.state) and _carry_out_requests(settings, place, report)
         if pause := asked.paused(settings.state):
-            applier.work.hold = f"paused: {pause[0]}"
-            report.warn(
-                f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
-            )
+            applier.work.queue.hold = paused = f"paused: {pause[0]}"
+            report.warn(f"nothing new begins: the agent is {paused}; `{settings.command('resume')}` ends the pause")
         steps = applier.offer(documents, only=only)
         try:
             while applier.work.busy:
@@ -356,7 +354,7 @@ def _apply(
                 report.refresh()
         finally:
             report.clear()
-        if applier.work.reboots and applier.work.waiting:
+        if applier.work.reboots and applier.work.queue:
             report.warn(WAITS)
         entries = book.entries  # a copy: pruning may remove results
         applier.settle()
@@ -368,7 +366,7 @@ def _apply(
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
         place.announcer.close()
-        if code is ExitCode.OK and not (applier.work.hold or pruning.busy) and _is_idle(steps, book.entries):
+        if code is ExitCode.OK and not (applier.work.queue.hold or pruning.busy) and _is_idle(steps, book.entries):
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
