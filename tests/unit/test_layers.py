@@ -58,6 +58,13 @@ HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "v
 HOOKS |= {"script_outputs", "isolation", "retry"}
 """The modules of the hooks that the agent and the stack package may know."""
 
+UNIT_TESTS = {
+    "agent": "agent/heat_config_agent",
+    "stack": "agent/heat_config_stack",
+    "hooks": "hooks/heat_config_hooks",
+}
+"""Folder of `tests/unit` → the package whose modules it tests."""
+
 
 @functools.cache
 def imports(path: Path) -> frozenset[str]:
@@ -192,6 +199,22 @@ def test_rooms_form_no_circle(package: str) -> None:
             arrows.setdefault(own, set()).update({room(used, package) for used in uses(module)} - {own, ""})
     assert any(arrows.values())
     assert circles(arrows) == []
+
+
+@pytest.mark.parametrize("tests", UNIT_TESTS)
+def test_unit_tests_have_the_folders_of_their_package(tests: str) -> None:
+    """Tests of a module lie in the folder of `tests/unit` that has the name of the module's room."""
+    package = ROOT / UNIT_TESTS[tests]
+    folder = ROOT / "tests" / "unit" / tests
+    paths = sorted(folder.rglob("test_*.py"))
+    assert paths
+    assert not [path for path in paths if not (package / path.parent.relative_to(folder)).is_dir()]
+
+
+def test_unit_tests_of_agent_and_hooks_do_without_the_stack_package() -> None:
+    """Only the tests of the stack package import it."""
+    paths = [path for tests in ("agent", "hooks") for path in (ROOT / "tests" / "unit" / tests).rglob("*.py")]
+    assert not [path for path in paths if any(name.startswith("heat_config_stack") for name in imports(path))]
 
 
 def test_circle_is_reported() -> None:

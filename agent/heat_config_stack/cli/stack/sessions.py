@@ -216,16 +216,17 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     return listing.folder(settings.state, name), matches[-1]
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
+def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
+    """Return `STACK/RESOURCE`, folder and id of each deployment of the stacks that can be read, by name."""
     named = []
     for name in listing.names(settings.state):
+        folder = listing.folder(settings.state, name)
         try:
-            store = Store(listing.folder(settings.state, name), write=False)
+            store = Store(folder, write=False)
         except StateError:
             continue
-        paths = {deployments.path_of(store, identity) for identity in store.deployments}
-        named += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+        paths = {deployments.path_of(store, identity): identity for identity in store.deployments}
+        named += [(f"{name}/{path}", folder, paths[path]) for path in sorted(paths)]
     return named
 
 
