@@ -116,14 +116,7 @@ def main(arguments: Sequence[str]) -> int:
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
 
         edition.check(documents)
-    for option in TEMPLATE:
-        if getattr(options, option.variable):
-            raise UsageError(
-                f"{option.name} is for templates, and {options.file[0]} is not one"
-                if options.file
-                else f"{option.name} is for templates, and no template is named",
-                hint="a template has heat_template_version or tosca_definitions_version",
-            )
+    _check_options(options)
     _check_only(options.only, documents)
     if options.plan:
         return _show_plan(settings, documents, options.only, as_json=options.json)
@@ -383,6 +376,15 @@ def _carry_out_requests(settings: Settings, place: Workplace, report: Report) ->
     for line in wrong:
         report.warn(line)
     return wants_pruning
+
+
+def _check_options(options: SimpleNamespace | argparse.Namespace) -> None:
+    """Refuse the options that are for templates alone."""
+    for option in TEMPLATE:
+        if getattr(options, option.variable):
+            why = f"{options.file[0]} is not one" if options.file else "no template is named"
+            hint = "a template has heat_template_version or tosca_definitions_version"
+            raise UsageError(f"{option.name} is for templates, and {why}", hint=hint)
 
 
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
