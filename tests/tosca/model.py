@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from textwrap import dedent
 from typing import Any
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator
 from heat_config_stack.tosca.evaluation.later import static
 from heat_config_stack.tosca.files.documents import Document, Library

@@ -31,7 +31,6 @@ ROWS = {
         {"resource"},
         {"hot", "tosca", "records"},
         {"definition"},
-        {"language"},
     ),
     "heat_config_stack.tosca": (
         {"export"},
@@ -50,12 +49,12 @@ they may import one another."""
 KNOWS_STACK = "heat_config_agent.cli.stack_package"
 """The one module of the agent that names the stack package, and loads it when one of its commands is called."""
 
-LANGUAGES = {"hot": {"definition", "language"}, "tosca": {"definition", "language"}}
+LANGUAGES = {"hot": {"definition"}, "tosca": {"definition"}}
 """Room of a language → the rooms that it may know: languages and stacks meet in plain data."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
 HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
-HOOKS |= {"script_outputs", "isolation", "retry"}
+HOOKS |= {"script_outputs", "isolation", "retry", "words"}
 """The modules of the hooks that the agent and the stack package may know."""
 
 UNIT_TESTS = {
@@ -158,7 +157,7 @@ def test_the_agent_knows_the_stack_package_in_one_module() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_languages_and_stacks_meet_in_plain_data(language: str) -> None:
-    """A language knows of the stack package only the definition and what languages share, never the other language."""
+    """A language knows of the stack package only the definition, never the other language."""
     package = "heat_config_stack"
     used = {other for module in MODULES if room(module, package) == language for other in uses(module)}
     assert {room(other, package) for other in used} - {"", language} <= LANGUAGES[language]

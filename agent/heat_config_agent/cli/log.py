@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from heat_config_agent.cli import named, state_options, terminal
-from heat_config_agent.deployments.redaction import beginning, redactor
+from heat_config_agent.masking.redaction import beginning, redactor
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import AgentError, ExitCode

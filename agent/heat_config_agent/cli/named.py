@@ -156,7 +156,7 @@ def _none(
 
         if elsewhere := agents.hint(settings.state, settings.options, os.environ, "status"):
             return AgentError(f"no deployment {wanted!r} in {settings.state}", hint=elsewhere)
-    from heat_config_agent.diagnostics.mistakes import meant  # noqa: PLC0415  # only after a mistake
+    from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
     hint = meant(wanted, sorted(titles), _CLOSE) or f"`{status}` shows all of them"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from heat_config_agent.cli import named, state_options, status, terminal
 from heat_config_agent.deployments import plan, replacement
-from heat_config_agent.deployments.redaction import concealer, is_secret
 from heat_config_agent.masking import MASK
+from heat_config_agent.masking.redaction import concealer, is_secret
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode

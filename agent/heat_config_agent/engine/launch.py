@@ -11,10 +11,10 @@ from pathlib import Path
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.queue import Active
 from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.engine.work import Work
+from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import concealer, name_of
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event
+from heat_config_agent.masking.redaction import concealer, name_of
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.wording import duration, line, next_attempt
 from heat_config_agent.signals.delivery import Fate, Outcome

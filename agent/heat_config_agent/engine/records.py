@@ -11,10 +11,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine import events, launch
 from heat_config_agent.engine.survey import Survey
 from heat_config_agent.engine.work import Work
+from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import ROOT, Unresolved, resolve
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
 from heat_config_stack.records.records import CREATE, FAILED, ConfigRecord, ResourceRecord

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.errors import AgentError, StateError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import lock
@@ -18,7 +19,6 @@ from heat_config_hooks import processes
 from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
 from heat_config_stack.definition import Definition
-from heat_config_stack.language.report import among, meant
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.endpoint import address
 from heat_config_stack.lifecycle.live import Stack, World

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition, Identity, requires
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.tosca.compilation import reader
 
 SERVICE = """\
