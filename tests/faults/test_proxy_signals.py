@@ -66,7 +66,7 @@ def test_an_answer_that_is_none_is_no_success(servers: Servers, tried: Tried) ->
     servers.add((*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS))
     servers.add(pages, *WAYS)
     servers.begin()
-    servers.kept("not HTTP|HTTP 1|web page|contradict|no answer within|hung up")
+    servers.kept("not HTTP|HTTP 1|web page|contradict|no answer within|no full answer|hung up")
     servers.over()
     tried(len(servers.cases))
 
