@@ -6,6 +6,9 @@ when there is a stack to look at; the agent carries out documents without it.
 
 from __future__ import annotations
 
+from heat_config_agent.state import followed
+from heat_config_hooks.values import replace
+
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from heat_config_agent.settings.effective import Settings
+    from heat_config_agent.state.followed import Followed
     from heat_config_stack.records.listing import Kept
 
 COMMANDS = {
@@ -58,6 +62,16 @@ def failures(settings: Settings) -> dict[str, str]:
     return reasons
 
 
+def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
+    """Return the records of sources that are or were followed, each compared with the machine as it is now."""
+    if not (settings.state / followed.FOLDER).is_dir():  # most machines follow nothing
+        return []
+    from heat_config_stack.follow import in_step  # noqa: PLC0415
+
+    records = [each for each in followed.records(settings.state) if not names or each.name in names]
+    return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
+
+
 def records_file(state: Path, name: str) -> Path:
     """Return the file with the records of a stack, which changes with its state. Raises UsageError for a bad name."""
     from heat_config_stack.records import listing, store  # noqa: PLC0415
@@ -72,11 +86,29 @@ def kept(state: Path, name: str) -> Kept | None:
     return listing.kept(state, name)
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
+def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
+    """Return `STACK/RESOURCE`, the folder of its journal and its id, of each deployment of all stacks."""
+    if not names(settings.state):
+        return ()
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
-    return sessions.deployments_named(settings, resource)
+    return sessions.all_deployments(settings)
+
+
+def deployments_named(settings: Settings, resource: str) -> list[str]:
+    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
+    titles = [title for title, _, _ in deployments(settings)]
+    return [title for title in titles if title.rpartition("/")[2] == resource]
+
+
+def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:
+    """Have a deployment of a stack run again in the stack's next action, and return how that is begun.
+
+    With `as_new`, it counts as never made. Raises AgentError.
+    """
+    from heat_config_stack.cli.stack import again  # noqa: PLC0415
+
+    return again.request(settings, stack, deployment, as_new=as_new)
 
 
 def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:

@@ -89,7 +89,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     own = own or any(section == "agent" or declared(section) != section for section, *_ in lines_read)
     sections: dict[str, dict[str, object]] = {}
     lines: dict[tuple[str, str], int] = {}
-    mistakes: list[Mistake] = []
+    mistakes = _repeated(text)
     ignored: list[str] = []
     several: dict[tuple[str, str], list[str]] = {}
     for section, name, value, line in lines_read:
@@ -120,6 +120,21 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
                 mistakes.append(Mistake(path=f"line {lines['agent', 'collectors']}", problem=problem))
     mistakes.sort(key=lambda mistake: int(mistake.path.removeprefix("line ")))
     return Layer(str(path), sections, lines, tuple(mistakes), tuple(ignored), own, tuple(wrong))
+
+
+def _repeated(text: str) -> list[Mistake]:
+    """Return a mistake for each section `[follow NAME]` that a file has twice: one source would hide the other."""
+    lines: dict[str, int] = {}
+    mistakes = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line[:1] != "[" or not line.rstrip().endswith("]"):
+            continue
+        section = " ".join(line.strip()[1:-1].split())
+        if section.startswith("follow ") and section in lines:
+            problem = f"[{section}] is there twice: first in line {lines[section]}; give one of them another name"
+            mistakes.append(Mistake(path=f"line {number}", problem=problem))
+        lines.setdefault(section, number)
+    return mistakes
 
 
 def metadata(content: object, origin: str) -> Layer:
@@ -237,21 +252,19 @@ def _misspelt(section: str, name: str) -> str:
         return f"{name!r} is a setting of [agent], not of [DEFAULT]"
     shared = [row.name for row in SETTINGS if row.shared]
     close = similar(name, [*shared, *THEIRS])
-    return f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close[0]}?" if close else ""
+    return f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close}?" if close else ""
 
 
-def similar(name: str, names: Iterable[str]) -> list[str]:
-    """Return a list with the most similar of the names; empty if none is similar."""
-    import difflib  # noqa: PLC0415  # only for a misspelt name
+def similar(name: str, names: Iterable[str]) -> str:
+    """Return the name that a misspelt one may have been meant to be; empty if none is close."""
+    from heat_config_hooks.words import closest  # noqa: PLC0415  # few names are misspelt
 
-    return difflib.get_close_matches(name, list(names), n=1)
+    return closest(name, names)
 
 
 def _no_source(name: str) -> str:
     close = similar(name, COLLECTORS)
-    return (
-        f"there is no source {_short(name)!r}; {f'did you mean {close[0]}?' if close else f'the sources are {_LIST}'}"
-    )
+    return f"there is no source {_short(name)!r}; {f'did you mean {close}?' if close else f'the sources are {_LIST}'}"
 
 
 _LIST = ", ".join(COLLECTORS)
@@ -276,10 +289,10 @@ def _unknown(section: str, name: str) -> str:
         return "[DEFAULT] is for os-collect-config's file: in a file with [agent], put the setting there"
     if section not in SECTIONS:
         close = similar(section, SECTIONS)
-        return f"there is no section [{_short(section)}]{f'; did you mean [{close[0]}]?' if close else ''}"
+        return f"there is no section [{_short(section)}]{f'; did you mean [{close}]?' if close else ''}"
     names = [row.name for row in SETTINGS if row.section == section]
     close = similar(name, names)
-    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(names))}"
+    hint = f"did you mean {close}?" if close else f"it has {', '.join(sorted(names))}"
     return f"there is no setting {_short(name)!r} in [{section}]; {hint}"
 
 
