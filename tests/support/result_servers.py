@@ -207,17 +207,17 @@ class Servers:
 
     def kept(self, says: str) -> None:
         """Each result is kept or, where the server has said that it has it, delivered; and it is said why."""
-        found: dict[str, Entry] = {}
+        shown: dict[str, Entry] = {}
 
         def are_met() -> bool:
             entries = self.entries()
-            found.update({key: entry for key, entry in entries.items() if key not in found | _late(entries, says)})
-            return found.keys() == entries.keys()
+            shown.update({key: entry for key, entry in entries.items() if key not in shown | _late(entries, says)})
+            return shown.keys() == entries.keys()
 
         # A slow machine may miss the deadline before the server can show its fault: the next try meets it.
         self.poke_until(are_met)
         for case in self.cases:
-            entry = found[case.id]
+            entry = shown[case.id]
             if entry.state is State.SIGNALLED:
                 assert self.heard(case.id), f"{case.fault.name} was taken for a success ({case.way})"
                 continue

@@ -164,7 +164,7 @@ def test_denial_is_left_to_the_next_agent_without_patience(
 
 @pytest.mark.usefixtures("quick")
 def test_refusal_is_final_at_once_if_no_other_try_changes_it(heat: SignalServer, settle: Settle) -> None:
-    """What is gone or not understood is not sent again."""
+    """A result whose receiver is gone is not sent again."""
     heat.always = Answer(404)
     for patience in (None, 0):
         waiting = Delivery(Outbox(), patience=patience)
