@@ -341,7 +341,8 @@ def _send(work: Work, key: str) -> bool:
     if not deployment.target.wanted:
         records.settle(work, key, State.UNASKED)
     else:
-        work.delivery.send(key, deployment.target, entry.values or {})
+        target, values = deployment.target, entry.values or {}
+        work.delivery.send(key, target, values, ended=entry.ended, earlier=entry.tries)
     return False
 
 

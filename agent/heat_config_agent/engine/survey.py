@@ -154,7 +154,7 @@ class Refusal:
 
 
 def refusals(
-    deployments: Iterable[Deployment], known: Known, policy: Policy, held: Mapping[str, Deployment] | None = None
+    deployments: Iterable[Deployment], knowledge: Known, policy: Policy, held: Mapping[str, Deployment] | None = None
 ) -> Iterator[Refusal]:
     """Yield the refusals of deployments by a policy, as if all were new today.
 
@@ -165,16 +165,16 @@ def refusals(
     verified, others = with_verified(policy, held.values()) or policy, replace(policy, signers=None)
     for deployment in deployments:
         rules = verified if deployment.key in held else others
-        job = plan.renewed(held.get(deployment.key, deployment), known).job
+        job = plan.renewed(held.get(deployment.key, deployment), knowledge).job
         sentence = rules.mistake or (rules.refusal(job) if job else "")
         if sentence:
             yield Refusal(deployment.title, deployment.action, sentence)
 
 
-def entry_refusal(source: str, entry: object, known: Known, policy: Policy) -> str:
+def entry_refusal(source: str, entry: object, knowledge: Known, policy: Policy) -> str:
     """Return the sentence that refuses an entry of the metadata of a source; empty if it may run."""
     parsed = metadata.parse(Document(source=source, content=[entry]))
-    return next((refusal.sentence for refusal in refusals(parsed.deployments, known, policy)), "")
+    return next((refusal.sentence for refusal in refusals(parsed.deployments, knowledge, policy)), "")
 
 
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:
