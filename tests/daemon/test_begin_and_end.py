@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from support import endings
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.daemon_runs import meeting
 from support.loopback import SignalServer, wait_until
@@ -57,7 +58,7 @@ def test_what_ends_while_no_daemon_is_there(daemon: Daemon, machine: Machine, he
     supervisor = psutil.Process(machine.status()["d1"]["process"])
     daemon.stop(number)
     (machine.folder / "go").touch()
-    wait_until(lambda: not supervisor.is_running() or supervisor.status() == psutil.STATUS_ZOMBIE, LONG)
+    wait_until(lambda: endings.has_ended(supervisor), LONG)
 
     daemon.start()
     heat.wait_for(1, LONG)

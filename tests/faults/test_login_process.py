@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
+from support import endings
 from support.cloud import PASSWORD, Cloud
 from support.daemon import LONG, Daemon, counting, ran
 from support.loopback import Answer, wait_until
@@ -33,14 +34,9 @@ def cloud(openstack: Cloud, machine: Machine, daemon: Daemon) -> Iterator[Cloud]
 
 def logging_in(daemon: Daemon) -> psutil.Process:
     """Return the daemon's process that logs in."""
-    found = [each for each in psutil.Process(daemon.pid).children() if "login_program" in " ".join(each.cmdline())]
+    found = [each for each in endings.children(daemon.pid) if "login_program" in " ".join(endings.words(each))]
     assert len(found) == 1
     return found[0]
-
-
-def is_gone(process: psutil.Process) -> bool:
-    """Return whether a process has ended."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def arrived(cloud: Cloud, daemon: Daemon) -> None:
@@ -78,7 +74,7 @@ def test_the_daemon_ends_while_a_login_hangs(cloud: Cloud, daemon: Daemon, numbe
     wait_until(lambda: len(cloud.logins) == 1, LONG)
     process = logging_in(daemon)
     assert daemon.stop(number) == (0 if number == signal.SIGTERM else -number)
-    wait_until(lambda: is_gone(process), LONG)
+    wait_until(lambda: endings.has_ended(process), LONG)
     cloud.keystone.always = cloud.lets_in("token-1")
     daemon.start()
     arrived(cloud, daemon)

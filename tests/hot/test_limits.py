@@ -24,7 +24,7 @@ from heat_config_stack.language.files import File
 from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource_types import known_types
-from support import pace
+from support import endings, pace
 
 fault = pytest.mark.fault
 
@@ -209,10 +209,10 @@ def test_ctrl_c_still_ends_it() -> None:
     before = signal.signal(signal.SIGINT, _interrupt), signal.getsignal(signal.SIGTERM)
     try:
         # A process sends it, as a terminal does: a thread gets no turn while a pattern is matched.
-        sender = subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {os.getpid()}"])
-        with pytest.raises(Interrupted):
-            limits.within(30, lambda: re.match("(a+)+$", "a" * 60 + "b"))
-        assert sender.wait(pace.seconds(30)) == 0
+        with endings.ended(subprocess.Popen(["sh", "-c", f"sleep 0.2; kill -INT {os.getpid()}"])) as sender:
+            with pytest.raises(Interrupted):
+                limits.within(pace.seconds(30), lambda: re.match("(a+)+$", "a" * 60 + "b"))
+            assert sender.wait(pace.seconds(30)) == 0
     finally:
         signal.signal(signal.SIGINT, before[0])
         signal.signal(signal.SIGTERM, before[1])

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import requests
 
+from support import endings, pace
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until
 from support.repositories import Repository
@@ -115,7 +116,9 @@ class Programs:
         for process in reversed(self._running):
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(pace.seconds(10))
+        endings.end(*self._running)
         self._running.clear()
 
 

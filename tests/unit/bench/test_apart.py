@@ -15,6 +15,7 @@ import pytest
 
 from bench import apart, peers
 from bench.scenario import OURS, Figure, LackingError, Sample, Scenario, Subject
+from support import endings
 
 FIGURES = (Figure("wall", "wall time", "s"),)
 
@@ -98,15 +99,13 @@ def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPat
 
 def test_nothing_that_was_started_is_left(place: Path) -> None:
     """All processes of a scenario are ended, also after its own has exited; others continue."""
-    other = subprocess.Popen(["sleep", "60"])
     told = place.parent / "pid"
-    outcome = measured(lambda _folder: {"wall": float(started(told, "sleep", "60"))}, rounds=1)
+    with endings.ended(subprocess.Popen(["sleep", "60"])) as other:
+        outcome = measured(lambda _folder: {"wall": float(started(told, "sleep", "60"))}, rounds=1)
 
-    assert not outcome.failed
-    assert not psutil.pid_exists(int(told.read_text()))
-    assert other.poll() is None
-    other.kill()
-    other.wait()
+        assert not outcome.failed
+        assert not psutil.pid_exists(int(told.read_text()))
+        assert other.poll() is None
 
 
 def test_what_goes_wrong_is_told(place: Path) -> None:

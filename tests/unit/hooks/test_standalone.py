@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import heat_config_hooks
-from support import pace
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN
 
@@ -160,9 +160,10 @@ def test_a_time_limit_ends_it(run: Run) -> None:
 def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
     """A signal to the hook ends the deployment, too."""
     given = json.dumps(deployment(f"echo $$ >{tmp_path}/pid; exec sleep 60"))
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [HOOK, "script"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
-    ) as process:
+    )
+    with endings.ended(process):
         assert process.stdin is not None
         process.stdin.write(given)
         process.stdin.close()
@@ -170,7 +171,7 @@ def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: 
         process.send_signal(number)
         process.wait(pace.seconds(15))
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not psutil.pid_exists(pid), 3)
+    wait_until(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize("given", ["", "hello", "[]", "7", "null", "[" * 100_000, '{"a"'], ids=lambda value: value[:8])

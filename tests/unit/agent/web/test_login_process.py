@@ -20,7 +20,7 @@ import pytest
 from heat_config_agent.model.errors import DeniedError, UnreachableError
 from heat_config_agent.web import keystone, login_messages, login_process, login_program
 from heat_config_agent.web.login_messages import Access
-from support import cloud
+from support import cloud, endings
 from support.loopback import Answer, SignalServer, wait_until
 
 NAME = login_process.NAME
@@ -189,7 +189,7 @@ def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Prog
     host = openstack.keystone.origin.partition("://")[2]
     assert failure(keystone.Cloud(openstack.credentials()), seconds=2) == f"Keystone at {host}: no full answer in time"
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: endings.pid_has_ended(child))
 
 
 def test_one_that_does_not_start_is_not_taken_for_keystone(
@@ -417,14 +417,14 @@ def test_it_ends_with_the_agent(openstack: cloud.Cloud) -> None:
         from heat_config_agent.web import keystone
         keystone.Cloud(Credentials(**json.loads(sys.stdin.readline()))).token()
     """
-    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE) as agent:
+    with endings.ended(subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE)) as agent:
         assert agent.stdin is not None
         agent.stdin.write(json.dumps(vars(openstack.credentials())).encode() + b"\n")
         agent.stdin.flush()
         wait_until(lambda: openstack.requests == (1, 0))
         process = only_child(agent.pid)
         agent.kill()
-        wait_until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE)
+        wait_until(lambda: endings.has_ended(process))
 
 
 @pytest.mark.parametrize("module", ["requests", "keystoneauth1"])
