@@ -23,7 +23,7 @@ from heat_config_agent.settings import effective
 from heat_config_agent.state import health, lock
 from heat_config_agent.state.health import Health
 from heat_config_hooks import processes
-from support import cloud, endings, http, proxy, proxy_faults
+from support import cloud, endings, http, pace, proxy, proxy_faults
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 
@@ -522,7 +522,7 @@ def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=pace.seconds(60),
     )
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")

@@ -16,7 +16,7 @@ import pytest
 import heat_config_hooks
 from heat_config_agent.cli import agent, ready
 from heat_config_hooks import options
-from support import endings
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -380,5 +380,7 @@ def test_a_reader_that_goes_away_is_no_error(machine: Machine, bin_folder: Path)
     environment = {**machine.environment, "PATH": str(bin_folder)}
     with open(writer, "wb") as pipe:
         command = [str(BIN / "heat-config-agent"), "hooks"]
-        done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=60)
+        done = subprocess.run(
+            command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=pace.seconds(60)
+        )
     assert (done.returncode, done.stderr) == (0, b"")

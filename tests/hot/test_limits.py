@@ -123,7 +123,8 @@ EXPRESSIONS = {
 def test_yaql_has_a_time_limit(monkeypatch: pytest.MonkeyPatch, expression: str) -> None:
     """The time of yaql is limited, because its own limits cover only elements and bytes."""
     pytest.importorskip("yaql")
-    monkeypatch.setattr(limits, "SECONDS", 0.5)
+    is_endless = "takes over" in EXPRESSIONS[expression]
+    monkeypatch.setattr(limits, "SECONDS", 0.5 if is_endless else pace.seconds(30))
     found = " ".join(mistakes(value({"yaql": {"expression": expression, "data": {}}})))
     assert "yaql" in found
     assert EXPRESSIONS[expression] in found
@@ -143,7 +144,7 @@ def test_the_template_as_a_whole_has_a_time_limit(monkeypatch: pytest.MonkeyPatc
     started = time.monotonic()
     (found,) = mistakes(value({"list_concat_unique": [[{"x": index} for index in range(30_000)]]}))
     assert "the template takes over 60 s to evaluate" in found
-    assert time.monotonic() - started < 30
+    assert time.monotonic() - started < pace.seconds(30)
 
 
 @pytest.mark.parametrize("depth", [500, 20_000])

@@ -63,7 +63,9 @@ class Network:
     def run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a command in the namespace to its end."""
         inside = ["nsenter", f"--target={self._process.pid}", "--net", "--", *words]
-        return subprocess.run(inside, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(
+            inside, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+        )
 
     @property
     def heard(self) -> list[dict[str, Any]]:

@@ -281,10 +281,10 @@ class Oci(Web):
 
         def blob(body: bytes, kind: str) -> dict[str, object]:
             digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-            target = requests.post(f"{place}/blobs/uploads/", timeout=10).headers["Location"]
+            target = requests.post(f"{place}/blobs/uploads/", timeout=pace.seconds(10)).headers["Location"]
             sign = "&" if "?" in target else "?"
             octets = {"Content-Type": "application/octet-stream"}
-            done = requests.put(f"{target}{sign}digest={digest}", data=body, headers=octets, timeout=10)
+            done = requests.put(f"{target}{sign}digest={digest}", data=body, headers=octets, timeout=pace.seconds(10))
             assert done.status_code == 201, done.text
             return {"mediaType": kind, "digest": digest, "size": len(body)}
 
@@ -296,7 +296,9 @@ class Oci(Web):
             "layers": [blob(packed(files), "application/vnd.oci.image.layer.v1.tar+gzip")],
         }
         body = json.dumps(manifest).encode()
-        done = requests.put(f"{place}/manifests/stable", data=body, headers={"Content-Type": kind}, timeout=10)
+        done = requests.put(
+            f"{place}/manifests/stable", data=body, headers={"Content-Type": kind}, timeout=pace.seconds(10)
+        )
         assert done.status_code == 201, done.text
 
 
