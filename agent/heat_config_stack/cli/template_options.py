@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import take
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot.source import COMMAND_LINE
-from heat_config_stack.language.files import File
 
 _NAMED = re.compile(r"[A-Za-z_][\w.:-]*=", re.ASCII)
 

@@ -11,16 +11,16 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.cli.stack import definitions, forecast, origin, plan, sessions, signatures, timeline, values
 from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.report import meant, ordered
 from heat_config_stack.lifecycle import advice, deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
@@ -45,7 +45,7 @@ def with_mistakes(command: Command) -> Command:
             return command(options)
         except Invalid as invalid:
             for each in invalid.mistakes:
-                terminal.say(mistake_line(each, "error", "bad", invalid.conceal), error=True)
+                terminal.say(mistake_line(each), error=True)
             return ExitCode.USAGE
 
     return run
@@ -59,7 +59,7 @@ def _warned(settings: Settings, definition: Definition) -> None:
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
     found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
     for each in ordered(advice.once(capabilities.once(found))):
-        terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
+        terminal.say(mistake_line(each.concealed(definition.conceal.text), "warning", "warn"), error=True)
 
 
 @with_mistakes

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_stack.cli.stack import sessions, values
-from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import listing
 

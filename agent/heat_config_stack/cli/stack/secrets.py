@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 
 HIDDEN = "******"
