@@ -32,7 +32,7 @@ def test_other(): pass
 
 
 def test_failed_test_makes_no_other_fail(tmp_path: Path) -> None:
-    """What a failed test has left open or running is closed and ended before the next one."""
+    """Files that a failed test has left open are closed, and its processes ended, before the next test."""
     pid = tmp_path / "pid"
     (tmp_path / "test_some.py").write_text(TESTS.format(pid=str(pid)))
     words = ["-p", "conftest", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), "--basetemp", str(tmp_path / "in")]
@@ -57,14 +57,14 @@ def test_process_is_ended_with_its_children(tmp_path: Path, state: str) -> None:
     script = f"(sleep 600 & echo $! >{last}.new; mv {last}.new {last}; wait) & wait"
     process = subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE)
     wait_until(last.exists)
-    found = [psutil.Process(process.pid), *endings.children(process.pid, recursive=True)]
-    assert int(last.read_text()) in [each.pid for each in found]
+    tree = [psutil.Process(process.pid), *endings.children(process.pid, recursive=True)]
+    assert int(last.read_text()) in [each.pid for each in tree]
     if state == "ended":
         endings.end(process)
     endings.end(process, None)
     assert process.returncode == -9
     assert process.stdout is not None
     assert process.stdout.closed
-    wait_until(lambda: all(map(endings.has_ended, found)))
-    assert not endings.kill(found[0])
-    assert (endings.children(found[0]), endings.words(found[0])) == ([], [])
+    wait_until(lambda: all(map(endings.has_ended, tree)))
+    assert not endings.kill(tree[0])
+    assert (endings.children(tree[0]), endings.words(tree[0])) == ([], [])
