@@ -11,8 +11,6 @@ from collections.abc import Iterator
 import pytest
 import requests
 import yaml
-from keystoneauth1.identity import v3
-from keystoneauth1.session import Session
 
 from docs.console import File, sections
 from package.built import package
@@ -20,10 +18,10 @@ from support import pace
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 from system import seeds
+from system.administrator import Administrator
 from system.agents import Agents
 from system.booted import Booted
 from system.openstack import Lab
-from system.openstack_place import PASSWORD
 from system.test_first_boot import image
 from system.test_service import eventually, state_of
 
@@ -59,17 +57,9 @@ def signed(cloud: Lab, path: str, method: str, key: str) -> str:
 
 def test_a_document_and_a_result_on_an_object_store(cloud: Lab, machine: Machine) -> None:
     """The document is fetched from a temporary URL, and the result is put to another one."""
-    login = v3.Password(
-        cloud.urls["keystone"],
-        username="admin",
-        password=PASSWORD,
-        project_name="admin",
-        user_domain_id="default",
-        project_domain_id="default",
-    )
-    session = Session(login)
-    container = f"/v1/AUTH_{session.get_project_id()}/machines"
-    token = {"X-Auth-Token": str(session.get_token())}
+    administrator = Administrator(cloud)
+    token = administrator.token
+    container = f"/v1/AUTH_{administrator.project}/machines"
     place = f"{cloud.urls['swift']}{container}"
     key = "of the container"
     requests.put(
