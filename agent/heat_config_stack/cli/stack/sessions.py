@@ -12,7 +12,7 @@ from typing import Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.words import among, meant
-from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import lock
 from heat_config_hooks import processes
@@ -156,7 +156,14 @@ def work(
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
         progress = Progress(view)
-        machine = ThisMachine(folder, settings, progress)
+        try:
+            machine = ThisMachine(folder, settings, progress)
+        except LockedError as error:
+            holder = lock.holder(folder)
+            process = f" (process {holder[0]})" if holder else ""
+            raise LockedError(
+                f"another command works on the stack {name}{process}", hint="wait for it to end, and try again"
+            ) from error
         ending.callback(forget, folder)
         ending.callback(machine.close)
         watched = _Watched(machine, view, progress, limit)
