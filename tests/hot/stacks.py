@@ -13,7 +13,7 @@ from typing import Any
 
 from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.model.errors import AgentError, UsageError
-from heat_config_stack.cli.stack.definitions import all_mistakes
+from heat_config_stack.cli.stack.templates import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_stack.hot.loader import examine, load
 from heat_config_stack.hot.source import Source
