@@ -59,7 +59,7 @@ tested-on: .venv/tested .venv/tools ## try all systems, Pythons and Heats: an ho
 	TEST_MACHINE=1 $(BIN)/pytest -s -m tested_on tests/tested_on
 	PYTHONPATH=tests $(BIN)/python -m tested_on.write docs/evidence/tested-on.md
 
-lint: .venv/tested ## ruff, mypy, and the form of the documentation
+lint: .venv/tested ## ruff, mypy, and our own linters of pages, names and docstrings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy

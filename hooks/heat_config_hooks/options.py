@@ -146,10 +146,10 @@ def mistakes(
 
 
 def _hint(name: str, names: Collection[str]) -> str:
-    import difflib  # noqa: PLC0415  # needed for mistyped options only
+    from heat_config_hooks.words import closest  # noqa: PLC0415  # needed for mistyped options only
 
-    close = difflib.get_close_matches(name, names, n=1)
-    return f"; did you mean {close[0]}?" if close else f" (its options are {', '.join(sorted(names))})"
+    close = closest(name, names)
+    return f"; did you mean {close}?" if close else f" (its options are {', '.join(sorted(names))})"
 
 
 def _value(name: str, value: object, option: Option) -> object:

@@ -50,9 +50,9 @@ def count(frame, event, _):
         calls[frame.f_code.co_filename.rpartition("heat_config_")[2] + ":" + frame.f_code.co_name] += 1
 
 
-from heat_config_agent.cli import agent, runner, template_file
+from heat_config_agent.cli import agent, apply_options, runner
 
-command = template_file.main if sys.argv[1] == "apply" else agent.main
+command = apply_options.main if sys.argv[1] == "apply" else agent.main
 del sys.argv[1]
 sys.setprofile(count)
 code = runner.run(command)

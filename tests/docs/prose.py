@@ -1,8 +1,9 @@
 """The linter of the documentation's source: one sentence per line, and no line over 120 columns.
 
-`python tests/docs/prose.py` checks every Markdown file that git knows of, and `python tests/docs/prose.py FILE …`
-checks these. Tables, code blocks, comments and headings may be longer, and the target of a link does not count: those
-cannot be broken. A sentence that is too long for one line goes on in the next.
+`python tests/docs/prose.py` checks every Markdown file that git knows of, and then names and docstrings (`wording.py`);
+`python tests/docs/prose.py FILE …` checks these pages. Tables, code blocks, comments and headings may be longer, and
+the target of a link does not count: those cannot be broken. A sentence that is too long for one line goes on in the
+next.
 """
 
 from __future__ import annotations
@@ -78,6 +79,8 @@ def main() -> int:
             for number, problem in findings(path.read_text(encoding="utf-8")):
                 print(f"{path.relative_to(ROOT) if path.is_relative_to(ROOT) else path}:{number}: {problem}")
                 code = 1
+    if not sys.argv[1:]:
+        code |= subprocess.run([sys.executable, Path(__file__).with_name("wording.py")], check=False).returncode
     return code
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, damaged, objects, odd, tries, values
 from heat_config_agent.deployments import metadata
-from heat_config_agent.deployments.redaction import redactor
+from heat_config_agent.masking.redaction import redactor
 from heat_config_agent.model.deployment import Deployment, Document
 from heat_config_agent.runs import executable_hook, result
 from heat_config_hooks import protocol

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, TESTS, odd, places, tries
 from fuzz.test_services import LOADER, PIECES
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import AgentError
 from heat_config_stack.cli.stack import nodes
 from heat_config_stack.definition import Definition, Identity, Unresolved
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.lifecycle import deployments, preview, validation
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session

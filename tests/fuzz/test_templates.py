@@ -14,12 +14,12 @@ import yaml
 from hypothesis import strategies as st
 
 from fuzz.examples import SHARE, TESTS, damaged, odd, places, tries
+from heat_config_agent.model.mistake import Mistake
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Later, Unresolved, requires, resolve
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
-from heat_config_stack.language.mistakes import Mistake
 from heat_config_stack.lifecycle.live import World
 from heat_config_stack.resource import scheduler
 from hot import stacks

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, dotted
 from heat_config_stack.definition import Definition, Identity, Unresolved, requires, resolve
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot.loader import check_children, define
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, dotted
 
 
 class Nothing:

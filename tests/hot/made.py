@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from textwrap import dedent
 from typing import Any
 
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Unresolved, select
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json
 
 IDENTITY = Identity("s1", "the-id", "the-project")
 VERSION = "heat_template_version: 2018-08-31\n"

@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.mistake import Mistake
 from heat_config_stack.cli.stack.templates import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_stack.hot.loader import examine, load
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.mistakes import Invalid, Mistake
 from heat_config_stack.lifecycle import deployments, validation
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session

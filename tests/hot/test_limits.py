@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from heat_config_agent.cli.runner import _interrupt
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import Interrupted
 from heat_config_stack.definition import Identity, constraints, limits
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import checker, loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource_types import known_types
 from support import pace

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import (
     Definition,
     Identity,
@@ -18,8 +21,6 @@ from heat_config_stack.definition import (
     ResourceDefinition,
     Tree,
 )
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records.records import new_id
 
 

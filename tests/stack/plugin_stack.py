@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_stack.definition import Identity
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot.loader import define, load
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from heat_config_stack.plugins import plugins
 from heat_config_stack.records.records import new_id
 from heat_config_stack.resource_types import known_types

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import StateError
-from heat_config_stack.language.mistakes import Invalid
 from stack.plugin_stack import PluginStack, plugin
 
 SITE = '''
@@ -144,7 +144,7 @@ def test_mistakes_in_the_child_are_found_before_anything_is_done(
         ),
     ],
 )
-def test_what_is_no_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
+def test_invalid_child_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
     """The sentence says what the class returns."""
     plugin(
         tmp_path,

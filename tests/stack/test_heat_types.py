@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.model.mistake import Mistake
 from heat_config_stack.definition import Later, Look, Need
-from heat_config_stack.language.mistakes import Mistake
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource import heat_types
 from heat_config_stack.resource_types import TYPES, known_types

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Later, Look, Unresolved
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.plugins import plugins
 from heat_config_stack.resource_types import known_types

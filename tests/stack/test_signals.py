@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_stack.language.mistakes import Invalid
+from heat_config_agent.diagnostics.mistakes import Invalid
 from stack.made import made
 from stack.working import Working
 

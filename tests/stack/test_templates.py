@@ -8,9 +8,9 @@ from pathlib import Path
 from heat_config_agent.engine.report import Report
 from heat_config_agent.settings import effective
 from heat_config_stack.definition import Identity
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot.loader import define, load
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from heat_config_stack.lifecycle.machine import ThisMachine
 from heat_config_stack.lifecycle.session import Session
 from heat_config_stack.records import listing

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from heat_config_stack.definition import Identity
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from heat_config_stack.resource import type_schemas, type_templates
 from heat_config_stack.resource_types import known_types
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.engine.report import Report
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings import effective
 from heat_config_stack.definition import Definition, Loader
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.machine import ThisMachine
 from heat_config_stack.lifecycle.snapshots import ArchivingSession

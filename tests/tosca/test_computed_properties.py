@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Identity
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.tosca.compilation import loader, reader
 
 SERVICE = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Identity
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.tosca.checks.checker import Checker
 from heat_config_stack.tosca.compilation.reader import Wish, define
 from support import pace

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.tosca.compilation import reader
 from heat_config_stack.tosca.export import hot_export
 from support.machine import Machine

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_stack.language.mistakes import Mistake
+from heat_config_agent.model.mistake import Mistake
 from heat_config_stack.tosca.checks.checker import Checker
 
 FILES = sorted((Path(__file__).parent / "rules").glob("*.yaml"))

@@ -31,7 +31,6 @@ ROWS = {
         {"resource"},
         {"hot", "tosca", "records"},
         {"definition"},
-        {"language"},
     ),
     "heat_config_stack.tosca": (
         {"export"},
@@ -50,13 +49,20 @@ they may import one another."""
 KNOWS_STACK = "heat_config_agent.cli.stack_package"
 """The one module of the agent that names the stack package, and loads it when one of its commands is called."""
 
-LANGUAGES = {"hot": {"definition", "language"}, "tosca": {"definition", "language"}}
+LANGUAGES = {"hot": {"definition"}, "tosca": {"definition"}}
 """Room of a language → the rooms that it may know: languages and stacks meet in plain data."""
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
 HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
-HOOKS |= {"script_outputs", "isolation", "retry"}
+HOOKS |= {"script_outputs", "isolation", "retry", "words"}
 """The modules of the hooks that the agent and the stack package may know."""
+
+UNIT_TESTS = {
+    "agent": "agent/heat_config_agent",
+    "stack": "agent/heat_config_stack",
+    "hooks": "hooks/heat_config_hooks",
+}
+"""Folder of `tests/unit` → the package whose modules it tests."""
 
 
 @functools.cache
@@ -151,7 +157,7 @@ def test_the_agent_knows_the_stack_package_in_one_module() -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_languages_and_stacks_meet_in_plain_data(language: str) -> None:
-    """A language knows of the stack package only the definition and what languages share, never the other language."""
+    """A language knows of the stack package only the definition, never the other language."""
     package = "heat_config_stack"
     used = {other for module in MODULES if room(module, package) == language for other in uses(module)}
     assert {room(other, package) for other in used} - {"", language} <= LANGUAGES[language]
@@ -192,6 +198,22 @@ def test_rooms_form_no_circle(package: str) -> None:
             arrows.setdefault(own, set()).update({room(used, package) for used in uses(module)} - {own, ""})
     assert any(arrows.values())
     assert circles(arrows) == []
+
+
+@pytest.mark.parametrize("tests", UNIT_TESTS)
+def test_unit_tests_have_the_folders_of_their_package(tests: str) -> None:
+    """Tests of a module lie in the folder of `tests/unit` that has the name of the module's room."""
+    package = ROOT / UNIT_TESTS[tests]
+    folder = ROOT / "tests" / "unit" / tests
+    paths = sorted(folder.rglob("test_*.py"))
+    assert paths
+    assert not [path for path in paths if not (package / path.parent.relative_to(folder)).is_dir()]
+
+
+def test_unit_tests_of_agent_and_hooks_do_without_the_stack_package() -> None:
+    """Only the tests of the stack package import it."""
+    paths = [path for tests in ("agent", "hooks") for path in (ROOT / "tests" / "unit" / tests).rglob("*.py")]
+    assert not [path for path in paths if any(name.startswith("heat_config_stack") for name in imports(path))]
 
 
 def test_circle_is_reported() -> None:

@@ -10,6 +10,7 @@ from heat_config_agent import __version__
 from heat_config_agent.cli import stack_package, state_options
 from heat_config_agent.cli.help_format import HelpFormatter, Parser
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_hooks.words import closest
 
 COMMANDS = {
     "run": "heat_config_agent.cli.run",
@@ -65,10 +66,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _alternatives(word: str) -> str:
     """Return the command that was probably meant, or how to list all commands."""
-    import difflib  # noqa: PLC0415  # only after a mistake
-
-    near = difflib.get_close_matches(word, COMMANDS, n=1)
-    return f"did you mean `heat-config-agent {near[0]}`?" if near else "`heat-config-agent --help` lists all"
+    near = closest(word, COMMANDS)
+    return f"did you mean `heat-config-agent {near}`?" if near else "`heat-config-agent --help` lists all"
 
 
 def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
-from heat_config_agent.cli.template_file import VERSIONS, apply_template, is_template, settings_of
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, VERSIONS, apply_template, is_template, settings_of
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
@@ -148,27 +147,15 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
 
     Raises any other error again.
     """
-    from heat_config_agent.diagnostics.mistakes import Mistaken  # noqa: PLC0415  # only after mistakes
+    from heat_config_agent.cli.mistakes import mistake_line, mistake_values  # noqa: PLC0415  # only after mistakes
+    from heat_config_agent.diagnostics.mistakes import Invalid  # noqa: PLC0415
 
-    if not isinstance(error, Mistaken):
+    if not isinstance(error, Invalid):
         raise error
-    for finding in error.findings:
-        place, text = terminal.line(finding.place), terminal.line(finding.sentence)
-        begin = terminal.columns(f"{place}: error")
-        wrapped = terminal.wrapped(f": {text}", 4, terminal.room(error=True), begin=begin)
-        terminal.say(f"{place}: {terminal.styled('error', 'bad')}{wrapped}", error=True)
+    for mistake in error.mistakes:
+        terminal.say(mistake_line(mistake), error=True)
     if as_json:
-        mistakes = [
-            {
-                "file": each.file,
-                "line": each.line,
-                "column": each.column,
-                "path": each.path,
-                "problem": each.problem,
-                "hint": each.hint,
-            }
-            for each in error.findings
-        ]
+        mistakes = [mistake_values(mistake) for mistake in error.mistakes]
         terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
     return ExitCode.USAGE
 
@@ -226,7 +213,7 @@ def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Seque
 def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]]:
     """Return the documents of the sources, and the errors of sources without one.
 
-    Raises `Mistaken` if one of them has mistakes, and the first error if all failed.
+    Raises `Invalid` if one of them has mistakes, and the first error if all failed.
     """
     documents: list[Document] = []
     troubles: list[AgentError] = []
@@ -238,10 +225,10 @@ def _collect(sources: Sequence[Named]) -> tuple[list[Document], list[AgentError]
         else:
             documents.append(found)
     if troubles:
-        from heat_config_agent.diagnostics.mistakes import Mistaken  # noqa: PLC0415  # only after mistakes
+        from heat_config_agent.diagnostics.mistakes import Invalid  # noqa: PLC0415  # only after mistakes
 
-        if findings := [finding for each in troubles if isinstance(each, Mistaken) for finding in each.findings]:
-            raise Mistaken(findings)
+        if mistakes := [mistake for each in troubles if isinstance(each, Invalid) for mistake in each.mistakes]:
+            raise Invalid(mistakes)
         if not documents:
             named = isinstance(sources[0], File) and not isinstance(sources[0], ShellConfig)
             raise UsageError(troubles[0].brief, hint=troubles[0].hint) if named else troubles[0]
@@ -339,7 +326,7 @@ def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:
     present = {name for each in deployments for name in (each.name, each.given_name, each.id, each.title)}
     missing = [each for each in only if each not in present]
     if missing:
-        from heat_config_agent.diagnostics.mistakes import meant  # noqa: PLC0415  # only after mistakes
+        from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after mistakes
 
         hint = meant(missing[0], sorted(filter(None, present))) or "`--plan` shows all of them"
         raise UsageError(f"no deployment has the name or id {missing[0]!r}", hint=hint)

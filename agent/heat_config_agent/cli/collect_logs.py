@@ -21,7 +21,7 @@ from pathlib import Path
 from heat_config_agent import __version__
 from heat_config_agent.cli import log, state_options, status, terminal
 from heat_config_agent.cli.known_secrets import KnownSecrets
-from heat_config_agent.deployments.redaction import redactor
+from heat_config_agent.masking.redaction import redactor
 from heat_config_agent.masking.secrets import Secrets
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from heat_config_agent.deployments import redaction
+from heat_config_agent.masking import redaction
 from heat_config_agent.masking.names import TELLING, signatures
 from heat_config_agent.masking.secrets import Secrets
 from heat_config_agent.model.deployment import Deployment, Input

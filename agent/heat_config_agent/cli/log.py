@@ -8,8 +8,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import beginning, redactor
+from heat_config_agent.cli import named, state_options, terminal
+from heat_config_agent.masking.redaction import beginning, redactor
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import AgentError, ExitCode
@@ -37,7 +37,8 @@ def add(commands: state_options.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the run's standard output to standard output, and its standard error to standard error."""
-    settings, entry = state_options.newest(options)
+    found = named.find(state_options.of(options), options.id, options.config, newest=True)
+    settings, entry = found.settings, found.entry
     folder = settings.state / "runs" / entry.key
     if not folder.is_dir():
         raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}")

@@ -41,12 +41,12 @@ def apply() -> NoReturn:
         _end(0)
     _end_on_interrupt()
     gc.disable()
-    from heat_config_agent.cli import runner, template_file  # noqa: PLC0415
+    from heat_config_agent.cli import apply_options, runner  # noqa: PLC0415
 
-    if not any(map(template_file.is_template, sys.argv[1:])):
+    if not any(map(apply_options.is_template, sys.argv[1:])):
         from heat_config_agent.cli import apply as _  # noqa: F401, PLC0415  # before the collector runs
     _loaded()
-    _end(runner.run(template_file.main))
+    _end(runner.run(apply_options.main))
 
 
 def _lead_others() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.deployments.redaction import beginning, concealer, name_of, redactor
 from heat_config_agent.engine.report import Report
+from heat_config_agent.masking.redaction import beginning, concealer, name_of, redactor
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import ExitCode

@@ -1,66 +1,121 @@
-"""Requests about one deployment: carried out at once if no agent is running, or else by the agent."""
+"""Requests about deployments: carried out at once if no agent is running, or else by the agent."""
 
 from __future__ import annotations
 
-from heat_config_agent.cli import pause, terminal
+from collections.abc import Iterable, Sequence
+
+from heat_config_agent.cli import pause, stack_package, terminal
+from heat_config_agent.cli.named import Named
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import ExitCode, LockedError, StateError
+from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import asked, health, journal, lock, requests
-from heat_config_agent.state.deployed import Deployed, begun_elsewhere
+from heat_config_agent.state import asked, deployed, followed, health, journal, lock, requests
 from heat_config_agent.state.requests import Wish
 
 _WORDS = {Wish.AGAIN: ("retry", "runs"), Wish.SEND: ("delivery", "sends"), Wish.FORGET: ("removal", "removes")}
 """Request → its noun, and the verb for what the agent does."""
 
 
-def wish(settings: Settings, entry: Entry, request: Wish) -> int:
-    """Store the request for the agent, and carry it out here if no agent is running."""
-    requests.ask(settings.state, entry.key, request)
+def wish(settings: Settings, chosen: Sequence[Named], request: Wish) -> None:
+    """Store a request about deployments for the agent, and carry it out here if no agent is running."""
+    by_journal: dict[str, list[Named]] = {}
+    for each in {(each.settings.state, each.entry.key): each for each in chosen}.values():
+        by_journal.setdefault(str(each.settings.state), []).append(each)
+    for group in by_journal.values():
+        if group[0].stack:
+            _wish_of_stack(settings, group, request)
+        else:
+            _wish(settings, group, request)
+
+
+def _wish(settings: Settings, group: Sequence[Named], request: Wish) -> None:
+    """Store a request about deployments of one journal, that of the agent or of a followed document."""
+    within, follows = group[0].settings, group[0].follows
+    for each in group:
+        requests.ask(within.state, each.entry.key, request)
     try:
-        with lock.held(settings.state):
-            book = journal.Journal(settings.state)
+        with lock.held(within.state):
+            book = journal.Journal(within.state)
             for warning in book.warnings:
                 terminal.say(f"warning: {terminal.line(warning)}", error=True)
-            done, wrong = requests.carry_out(settings.state, book, Deployed(settings.deployed))
+            done, wrong = requests.carry_out(within.state, book, deployed.Deployed(within.deployed))
             for line in done:
-                terminal.say(terminal.line(line))
+                terminal.say(terminal.line(f"{follows}/{line}" if follows else line))
             book.sync()
             book.close()
             if wrong:
                 raise StateError("; ".join(wrong))
     except LockedError as error:
-        process = pause.wake(settings.state)
-        noun, verb = _WORDS[request]
-        if request is Wish.AGAIN and asked.paused(settings.state):
-            when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
-        elif request is Wish.AGAIN and _applied_by_hand(settings, entry):
-            when = f"it runs when its document ({entry.source}) is applied again: no source of the agent has it"
-        elif process:
-            when = f"the agent (process {process}) {verb} it now"
+        if follows:
+            noun = _WORDS[request][0]
+            terminal.say(terminal.line(f"{noun} requested: the document is being carried out"))
         else:
-            when = f"{error.brief}, and does it in its next run"
-        terminal.say(terminal.line(f"{noun} requested: {when}"))
-    return ExitCode.OK
+            for each in group:
+                _say_when(settings, each.entry, request, error)
+    if follows:
+        followed.ask_again(settings.state, follows)
+        _say_when_followed(settings, follows)
 
 
-def take_over(settings: Settings, wanted: str) -> bool:
-    """Forget that another agent has begun the deployment with this id; return whether one has.
+def _say_when(settings: Settings, entry: Entry, request: Wish, error: LockedError) -> None:
+    """Print when the agent carries out a request."""
+    process = pause.wake(settings.state)
+    noun, verb = _WORDS[request]
+    if request is Wish.AGAIN and asked.paused(settings.state):
+        when = f"the agent is paused, and runs it after `{settings.command('resume')}`"
+    elif request is Wish.AGAIN and _applied_by_hand(settings, entry):
+        when = f"it runs when its document ({entry.source}) is applied again: no source of the agent has it"
+    elif process:
+        when = f"the agent (process {process}) {verb} it now"
+    else:
+        when = f"{error.brief}, and does it in its next run"
+    terminal.say(terminal.line(f"{noun} requested: {when}"))
 
-    If the metadata still has the deployment, it is new and runs.
-    """
-    if not wanted or wanted not in begun_elsewhere(settings.deployed, journal.read(settings.state)):
-        return False
-    try:
-        Deployed(settings.deployed).forget(wanted)
-    except OSError as error:
-        raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
-    told = pause.wake(settings.state)
-    when = "now" if told else "in the next run"
-    terminal.say(
-        terminal.line(f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}")
-    )
-    return True
+
+def _say_when_followed(settings: Settings, name: str) -> None:
+    """Have the agent carry out the revision of a source again, and print when it does."""
+    process = pause.wake(settings.state)
+    if asked.paused(settings.state):
+        when = f"the agent is paused, and carries out {name} again after `{settings.command('resume')}`"
+    elif process:
+        when = f"the agent (process {process}) carries out {name} again now"
+    else:
+        when = f"`{settings.command('follow', name)}` carries out {name} again"
+    terminal.say(terminal.line(when))
+
+
+def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) -> None:
+    """Have deployments of one stack run again with its next action."""
+    stack, is_followed = group[0].stack, group[0].stack in settings.followed
+    when = ""
+    for each in group:
+        when = stack_package.run_again(settings, stack, each.deployment, as_new=request is Wish.FORGET)
+        done = "is forgotten, and will run for CREATE" if request is Wish.FORGET else "will run again"
+        terminal.say(terminal.line(f"{each.title} {done}"))
+    if is_followed:
+        followed.ask_again(settings.state, stack)
+        _say_when_followed(settings, stack)
+    else:
+        terminal.say(terminal.line(when))
+
+
+def begun_elsewhere(settings: Settings, ids: Iterable[str]) -> set[str]:
+    """Return those of some ids whose deployments another agent has begun, and of which the journal has no record."""
+    wanted = {each for each in ids if each}
+    return wanted & set(deployed.begun_elsewhere(settings.deployed, journal.read(settings.state))) if wanted else set()
+
+
+def take_over(settings: Settings, ids: Iterable[str]) -> None:
+    """Forget that another agent has begun deployments. If the metadata still has them, they are new and run."""
+    for wanted in sorted(ids):
+        try:
+            deployed.Deployed(settings.deployed).forget(wanted)
+        except OSError as error:
+            raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
+        when = "now" if pause.wake(settings.state) else "in the next run"
+        terminal.say(
+            terminal.line(f"{wanted}: the record of another agent is removed; if the metadata has it, it runs {when}")
+        )
 
 
 def _applied_by_hand(settings: Settings, entry: Entry) -> bool:

@@ -1,13 +1,18 @@
-"""`heat-config-agent retry ID`: Run a deployment again, or only send its result again."""
+"""`heat-config-agent retry ID`: Run deployments again, or only send their results again.
+
+A deployment of a followed document runs when the revision is carried out again, which this requests too. One of a stack
+runs in the next action of the stack.
+"""
 
 from __future__ import annotations
 
 import argparse
 
-from heat_config_agent.cli import requests, state_options
+from heat_config_agent.cli import named, requests, state_options
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.model.entry import UNDELIVERED, State
 from heat_config_agent.model.errors import AgentError, ExitCode
+from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state.requests import Wish
 
 _WHY = {
@@ -20,28 +25,39 @@ _HINT = "if the stack still waits, its server has the result: see «Results» in
 
 def add(commands: state_options.Commands) -> None:
     """Declare the command."""
-    parser = state_options.command(commands, "retry", "run a deployment again, or send its result again", __doc__)
-    state_options.add_id(parser)
+    parser = state_options.command(commands, "retry", "run deployments again, or send their results again", __doc__)
+    state_options.add_ids(parser)
     parser.add_argument("--signal", action="store_true", help="only send the result again, if it was not delivered")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Request it: the next run whose metadata has the deployment carries it out."""
+    """Request it: the next run whose metadata has the deployment carries it out. One that cannot be holds back all."""
     settings = state_options.of(options)
-    if not options.signal and requests.take_over(settings, options.id):
-        return ExitCode.OK
-    entry = state_options.entry(settings, options.id)
+    begun = set() if options.signal else requests.begun_elsewhere(settings, options.ids)
+    chosen = [named.find(settings, each, options.config) for each in options.ids if each not in begun]
+    for each in chosen:
+        _check(settings, each, signal=options.signal)
+    requests.take_over(settings, begun)
+    requests.wish(settings, chosen, Wish.SEND if options.signal else Wish.AGAIN)
+    return ExitCode.OK
+
+
+def _check(settings: Settings, found: named.Named, *, signal: bool) -> None:
+    """Raise AgentError if a deployment cannot be run again, or its result not be sent again."""
+    entry = found.entry
     if entry.state is State.RUNNING:
-        raise AgentError(f"{entry.title} is running", hint=f"`{settings.command('log', '-f', entry.id)}` follows it")
-    if entry.left_at is not None and not options.signal and entry.action != cleanup.ACTION:
+        words = found.title if found.follows or found.stack else entry.id
+        raise AgentError(f"{found.title} is running", hint=f"`{settings.command('log', '-f', words)}` follows it")
+    if signal and found.stack:
+        raise AgentError(f"cannot send the result of {found.title} again: the stack has it")
+    if entry.left_at is not None and not signal and not found.stack and entry.action != cleanup.ACTION:
         raise AgentError(
-            f"cannot retry {entry.title}: the deployment is no longer in the metadata",
+            f"cannot retry {found.title}: the deployment is no longer in the metadata",
             hint="let the stack update it, or apply a document that has it",
         )
-    if options.signal and entry.state not in UNDELIVERED:
+    if signal and entry.state not in UNDELIVERED:
         raise AgentError(
-            f"cannot send the result of {entry.title} again: {_WHY.get(entry.state, 'there is none yet')}",
+            f"cannot send the result of {found.title} again: {_WHY.get(entry.state, 'there is none yet')}",
             hint=_HINT if entry.state is State.SIGNALLED else "",
         )
-    return requests.wish(settings, entry, Wish.SEND if options.signal else Wish.AGAIN)

@@ -7,10 +7,10 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.cli import state_options, status, terminal
+from heat_config_agent.cli import named, state_options, status, terminal
 from heat_config_agent.deployments import plan, replacement
-from heat_config_agent.deployments.redaction import concealer, is_secret
 from heat_config_agent.masking import MASK
+from heat_config_agent.masking.redaction import concealer, is_secret
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
@@ -31,7 +31,8 @@ def add(commands: state_options.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
-    settings, entry = state_options.newest(options)
+    found = named.find(state_options.of(options), options.id, options.config, newest=True)
+    settings, entry = found.settings, found.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
     result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
-    facts = [*_facts(entry, deployment, settings.state), *_replaced(entry, settings.state)]
+    facts = [*_facts(found, deployment, settings.state), *_replaced(entry, settings.state)]
     for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)
@@ -54,9 +55,10 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _facts(entry: Entry, deployment: Deployment | None, state: Path) -> list[tuple[str, str]]:
+def _facts(found: named.Named, deployment: Deployment | None, state: Path) -> list[tuple[str, str]]:
+    entry = found.entry
     facts = [
-        ("name", entry.title),
+        ("name", found.title if found.follows else entry.title),
         ("config", entry.name if entry.title != entry.name else ""),
         ("id", entry.id or "(none)"),
         ("action", entry.action or "-"),

@@ -72,11 +72,29 @@ def kept(state: Path, name: str) -> Kept | None:
     return listing.kept(state, name)
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
+def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
+    """Return `STACK/RESOURCE`, the folder of its journal and its id, of each deployment of all stacks."""
+    if not names(settings.state):
+        return ()
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
-    return sessions.deployments_named(settings, resource)
+    return sessions.all_deployments(settings)
+
+
+def deployments_named(settings: Settings, resource: str) -> list[str]:
+    """Return the deployments of all stacks whose resource has this name, each as `STACK/RESOURCE`."""
+    titles = [title for title, _, _ in deployments(settings)]
+    return [title for title in titles if title.rpartition("/")[2] == resource]
+
+
+def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) -> str:
+    """Have a deployment of a stack run again in the stack's next action, and return how that is begun.
+
+    With `as_new`, it counts as never made. Raises AgentError.
+    """
+    from heat_config_stack.cli.stack import again  # noqa: PLC0415
+
+    return again.request(settings, stack, deployment, as_new=as_new)
 
 
 def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:

@@ -20,6 +20,7 @@ from heat_config_agent.state import agents, asked, followed, health, journal, lo
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
 from heat_config_hooks import processes
+from heat_config_hooks.values import dataclass
 
 _EPILOG = """\
 exit codes:
@@ -67,11 +68,13 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     state = settings.state
     entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
-    known, journal_keys = len(entries), [each.key for each in entries]
+    journal_keys = [each.key for each in entries]
+    all_rows = [_Row(entry=each, title=each.title, state=state) for each in entries] + _followed_rows(state)
+    rows = [each for each in all_rows if options.all or each.entry.removed is not Removed.ALL]
     entries = [each for each in entries if options.all or each.removed is not Removed.ALL]
     if options.unfinished:
-        for entry in entries:
-            if unfinished := _unfinished(entry):
+        for row in rows:
+            if unfinished := _unfinished(row):
                 terminal.say(terminal.line(unfinished))
         return ExitCode.OK
     agent = _agent(state)
@@ -89,9 +92,9 @@ def run(options: argparse.Namespace) -> int:
     if elsewhere_hint:
         problems.insert(1, elsewhere_hint)
     failed_stack_lines = [f"stack {name}: {why}" for name, why in failed_stacks.items()]
-    failed = [entry for entry in entries if entry.failed and entry.ended is not None]
     if options.failed:
-        lines = [f"{entry.title}: {details(entry, state)}" for entry in failed] + failed_stack_lines
+        failed = [each for each in rows if each.entry.failed and each.entry.ended is not None]
+        lines = [f"{each.title}: {details(each.entry, each.state)}" for each in failed] + failed_stack_lines
         for line in lines:
             terminal.say(terminal.line(line.replace("\n", "; ")))
         return ExitCode.FAILED if lines else ExitCode.OK
@@ -102,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
             "agent": agent,
             "healthy": not problems,
             "problems": problems,
-            "deployments": [values(entry, state) for entry in entries],
+            "deployments": [each.values() for each in rows],
             "skipped": skipped,
             "replaced": [replacement_values(each) for each in replaced],
             "followed": [followed.values(record) for record in records],
@@ -129,36 +132,63 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
     for line in failed_stack_lines:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
-    if not entries and not known and not skipped:
+    if not all_rows and not skipped:
         if not stacks:
             terminal.say(f"no deployments yet in {state}")
             if elsewhere_hint:
                 terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
         return ExitCode.OK
-    _show_deployments(entries, skipped, state)
+    _show_deployments(rows, skipped)
     steady = Steady(state)
     if excess := retention.excess(steady.bytes, steady.files, settings.limits):
         terminal.say(terminal.styled(f"{excess}: `{settings.command('prune', '--plan')}` shows the details", "warn"))
-    if known > len(entries):
-        more = terminal.count(known - len(entries), "older deployment")
+    if len(all_rows) > len(rows):
+        more = terminal.count(len(all_rows) - len(rows), "older deployment")
         terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
     return ExitCode.OK
 
 
-def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, object]], state: Path) -> None:
+@dataclass(frozen=True, kw_only=True)
+class _Row:
+    """A deployment of the agent, or of a followed document."""
+
+    entry: Entry
+    title: str
+    """The name that every command takes."""
+    state: Path
+    """The state directory whose journal has it."""
+    follows: str = ""
+    """The name of the followed source; empty if it is of none."""
+
+    def values(self) -> dict[str, object]:
+        """Return it as JSON."""
+        own = values(self.entry, self.state)
+        return {**own, "title": self.title, "followed": self.follows} if self.follows else own
+
+
+def _followed_rows(state: Path) -> list[_Row]:
+    """Return the deployments of followed documents, by source and then oldest first."""
+    rows = []
+    for name, place in followed.documents(state):
+        entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
+        rows += [_Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name) for each in entries]
+    return rows
+
+
+def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, object]]) -> None:
     """Print a row for each deployment, those that are skipped last."""
     rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
-            entry.title,
-            (entry.id or entry.key)[:36],
-            entry.action or "-",
-            entry.tool or "-",
-            word(entry, state),
-            plan.clock(entry.at),
-            details(entry, state).replace("\n", "; "),
+            each.title,
+            (each.entry.id or each.entry.key)[:36],
+            each.entry.action or "-",
+            each.entry.tool or "-",
+            word(each.entry, each.state),
+            plan.clock(each.entry.at),
+            details(each.entry, each.state).replace("\n", "; "),
         )
-        for entry in entries
+        for each in shown
     ]
     rows += [
         (str(each["title"]), str(each["id"])[:36], str(each["action"]) or "-", "-", "skipped", "-", str(each["reason"]))
@@ -168,10 +198,10 @@ def _show_deployments(entries: Sequence[Entry], skipped: Sequence[Mapping[str, o
         rows[1:] = _narrower(rows[1:])
     header, *lines = terminal.table(rows)
     terminal.say(terminal.styled(header, "quiet"))
-    for entry, line in zip(entries, lines, strict=False):
-        style = "bad" if entry.failed else _STYLES.get(entry.state, "")
+    for each, line in zip(shown, lines, strict=False):
+        style = "bad" if each.entry.failed else _STYLES.get(each.entry.state, "")
         terminal.say(terminal.styled(line, style))
-    for line in lines[len(entries) :]:
+    for line in lines[len(shown) :]:
         terminal.say(terminal.styled(line, "quiet"))
 
 
@@ -194,9 +224,10 @@ def _narrower(rows: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     ]
 
 
-def _unfinished(entry: Entry) -> str:
+def _unfinished(row: _Row) -> str:
     """Return what is left to do for a deployment that has begun; empty if nothing is."""
-    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
+    entry = row.entry
+    name = f"{row.title} ({entry.action})" if entry.action else row.title
     if entry.state is State.RUNNING:
         return f"{name} is running"
     if entry.state is State.REBOOT:

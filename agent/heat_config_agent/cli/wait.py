@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.cli import stack_package, state_options, status, terminal
+from heat_config_agent.cli import named, stack_package, state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode, StateError, UsageError
@@ -157,7 +157,7 @@ def _deployments(state: Path, wanted: str, action: str, names: Sequence[str]) ->
 
 def _one(entries: Mapping[str, Entry], wanted: str, action: str, state: Path) -> _View:
     """Return how far the newest deployment of that name is."""
-    matches = state_options.matching(entries, wanted)
+    matches = named.matching(entries, wanted)
     if not matches:
         suffix = f" for {action}" if action else ""
         return _View(code=ExitCode.NOT_THERE, line=f"no deployment {wanted!r}{suffix} in {state}")

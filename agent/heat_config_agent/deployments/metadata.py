@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-from heat_config_agent.deployments import redaction
+from heat_config_agent.masking import redaction
 from heat_config_agent.model.deployment import (
     COMPONENT,
     STANDARD_OUTPUTS,

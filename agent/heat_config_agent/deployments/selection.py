@@ -142,8 +142,6 @@ def missing(tool: str, installed: Iterable[str]) -> str:
         return absent
     file = f" (its file would have to be named {name!r})" if name not in ("", tool) else ""
     names = sorted(installed)
-    import difflib  # noqa: PLC0415  # slow to load, and few tools are missing
+    from heat_config_agent.diagnostics.words import among  # noqa: PLC0415  # few tools are missing
 
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.75)
-    rest = f"did you mean {close[0]}?" if close else f"installed: {', '.join(names)}"
-    return f"no hook for the tool {tool!r}{file}; {rest}"
+    return f"no hook for the tool {tool!r}{file}; {among(name, names, 'installed:')}"

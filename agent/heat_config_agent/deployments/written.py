@@ -13,9 +13,12 @@ from collections.abc import Iterator, Mapping
 
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics import kinds
-from heat_config_agent.diagnostics.mistakes import Finding, Mistaken, meant
-from heat_config_agent.diagnostics.reading import Path, Reading, steps
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.reading import Reading, steps
+from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Path, Place, dotted
 from heat_config_hooks import strict_json
 
 _WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
@@ -25,18 +28,18 @@ _WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
 def check(content: bytes, name: str) -> object:
     """Return the value of a document that was written by hand. `name` is that of its file.
 
-    Raises `Mistaken` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
+    Raises `Invalid` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
     """
     kind, hint = kinds.of_content(content)
     if kind:
-        raise Mistaken([_of_kind(name, kind, hint)])
+        raise Invalid([_of_kind(name, kind, hint)])
     reading = Reading(name, content)
     if not reading.readable or isinstance(reading.value, str) or reading.value is None:
         kind, hint = kinds.of_text(content.decode("utf-8", "replace"))
         if kind:
-            raise Mistaken([_of_kind(name, kind, hint)])
-        if reading.findings:
-            raise Mistaken(reading.findings)
+            raise Invalid([_of_kind(name, kind, hint)])
+        if reading.mistakes:
+            raise Invalid(ordered(reading.mistakes))
     if kinds.is_template(reading.value):
         return reading.value  # the reader of templates has its own words for mistakes
     value = alone(reading.value)
@@ -45,11 +48,11 @@ def check(content: bytes, name: str) -> object:
         if isinstance(value, Mapping) and not kind:
             kind, hint = kinds.of_text(content.decode("utf-8", "replace"))
         if kind:
-            raise Mistaken([_of_kind(name, kind, hint)])
-    strict = [*reading.findings, *_unknown(reading, value)]
+            raise Invalid([_of_kind(name, kind, hint)])
+    strict = [*reading.mistakes, *_unknown(reading, value)]
     if strict:
         others = _others(reading, value) if _parsed(value).understood else ()
-        raise Mistaken([*strict, *others])
+        raise Invalid(ordered([*strict, *others]))
     return value
 
 
@@ -60,7 +63,7 @@ def alone(value: object) -> object:
     if value.keys() >= {"id", "group", "config"}:
         return value  # as in every document
     has = value.keys() & metadata.KEYS
-    near = [key for key in value if key not in metadata.KEYS and meant(str(key), ("group", "config"), 0.75)]
+    near = [key for key in value if key not in metadata.KEYS and meant(str(key), ("group", "config"))]
     return [value] if has & {"group", "config"} and len(has) + len(near) >= 2 else value
 
 
@@ -68,20 +71,19 @@ def located(content: bytes, name: str, path: str) -> str:
     """Return the place of a part of a document, with its path for people: `site.yaml:3:5: web.inputs[0]`."""
     reading = Reading(name, content)
     way = _way(reading, path)
-    line, column = reading.place(way)
-    shown = reading.shown(way)
-    return f"{name}:{line}:{column}" + (f": {shown}" if shown else "")
+    shown = dotted(reading.shown(way))
+    return f"{reading.place(way)}" + (f": {shown}" if shown else "")
 
 
-def _of_kind(name: str, kind: str, hint: str) -> Finding:
+def _of_kind(name: str, kind: str, hint: str) -> Mistake:
     problem = f"this is {kind}, and not a document of deployments"
-    return Finding(file=name, line=1, column=1, problem=problem, hint=hint)
+    return Mistake(problem, (), Place(name, 1, 1), hint)
 
 
-def _others(reading: Reading, value: object) -> Iterator[Finding]:
+def _others(reading: Reading, value: object) -> Iterator[Mistake]:
     """Yield the mistakes for which only an entry fails."""
     for mistake in _parsed(value).mistakes:
-        yield reading.wrong(_way(reading, mistake.path), mistake.problem)
+        yield reading.mistake(mistake.problem, _way(reading, mistake.path))
 
 
 def _has_deployments(value: Mapping[str, object]) -> bool:
@@ -102,12 +104,12 @@ def _way(reading: Reading, path: str) -> Path:
     return way[1:] if way and isinstance(way[0], int) and isinstance(reading.value, Mapping) else way
 
 
-def _unknown(reading: Reading, value: object) -> Iterator[Finding]:
+def _unknown(reading: Reading, value: object) -> Iterator[Mistake]:
     """Yield the mistakes that are mistakes only where a person has written them."""
     if isinstance(value, Mapping) and not _has_deployments(value):
         for key in value:
-            if hint := meant(str(key), ("deployments",), 0.75):
-                yield reading.wrong((str(key),), f"there is no key {metadata.quoted(str(key))}", hint)
+            if hint := meant(str(key), ("deployments",)):
+                yield reading.mistake(f"there is no key {metadata.quoted(str(key))}", (str(key),), hint)
         return
     seen: dict[str, str] = {}
     for deployment in _parsed(value).deployments:
@@ -117,15 +119,15 @@ def _unknown(reading: Reading, value: object) -> Iterator[Finding]:
         yield from _of_entry(reading, deployment, way)
         name = deployment.document.get("name")
         if not deployment.id and name in (None, ""):
-            yield reading.wrong((*way, "id"), metadata.NO_IDENTITY)
+            yield reading.mistake(metadata.NO_IDENTITY, (*way, "id"))
         elif not deployment.id and isinstance(name, str):
             first = seen.setdefault(name, deployment.where)
             if first != deployment.where:
                 problem = f"the name {name!r} is also that of {first}, and neither of them has an id"
-                yield reading.wrong((*way, "name"), problem, "rename one of them")
+                yield reading.mistake(problem, (*way, "name"), "rename one of them")
 
 
-def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Mistake]:
     entry = deployment.document
     wrong = functools.partial(_keys, reading)
     yield from wrong(entry, way, metadata.KEYS, "a deployment")
@@ -144,30 +146,28 @@ def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[F
         yield from _component(reading, deployment, (*way, "config"))
 
 
-def _work(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+def _work(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Mistake]:
     """Yield the mistakes of a deployment that would run nothing, and succeed."""
     entry = deployment.document
     misspelt = {meant(key, metadata.KEYS) for key in entry.keys() - metadata.KEYS}
     if entry.get("group") is None and entry.get("config") is not None and "did you mean group?" not in misspelt:
         problem = "there is no `group`, which names the tool that the config is for"
-        yield reading.wrong(way, problem, "a shell script has `group: script`")
+        yield reading.mistake(problem, way, "a shell script has `group: script`")
     group = selection.tool_name(deployment.group)
     is_needed = entry.get("group") is not None and group not in _WITHOUT_CONFIG and deployment.group not in TOOLLESS
     is_there = entry.get("config") is not None or "did you mean config?" in misspelt
     if is_needed and not is_there and deployment.action != DELETE:
-        yield reading.wrong(way, f"there is no `config` for {group}")
+        yield reading.mistake(f"there is no `config` for {group}", way)
 
 
-def _type(reading: Reading, item: Mapping[str, object], way: Path) -> Iterator[Finding]:
+def _type(reading: Reading, item: Mapping[str, object], way: Path) -> Iterator[Mistake]:
     kind = item.get("type")
     if isinstance(kind, str) and kind not in metadata.TYPES:
-        by_name = {each.lower(): each for each in metadata.TYPES}
-        close = meant(kind, by_name).removeprefix("did you mean ").removesuffix("?")
-        hint = f"did you mean {by_name[close]}?" if close in by_name else f"the types are {', '.join(metadata.TYPES)}"
-        yield reading.wrong((*way, "type"), f"there is no type {metadata.quoted(kind)}", hint)
+        hint = among(kind, metadata.TYPES, "the types are")
+        yield reading.mistake(f"there is no type {metadata.quoted(kind)}", (*way, "type"), hint)
 
 
-def _component(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Finding]:
+def _component(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Mistake]:
     config, inside = deployment.config, way
     if isinstance(config, str):
         try:
@@ -191,13 +191,9 @@ def _component(reading: Reading, deployment: Deployment, way: Path) -> Iterator[
             given.get("name") == "deploy_action"
             and isinstance(action, str)
             and action not in (*actions, *metadata.ACTIONS)
-        ):
-            known = {each.lower(): each for each in (*metadata.ACTIONS, *actions)}
-            close = meant(action, known).removeprefix("did you mean ").removesuffix("?")
-            if close in known:
-                problem = f"the component has no config for the action {metadata.quoted(action)}"
-                hint = f"did you mean {known[close]}?"
-                yield reading.wrong((*way[:-1], "inputs", number, "value"), problem, hint)
+        ) and (hint := meant(action, (*metadata.ACTIONS, *actions))):
+            problem = f"the component has no config for the action {metadata.quoted(action)}"
+            yield reading.mistake(problem, (*way[:-1], "inputs", number, "value"), hint)
 
 
 def _inputs(deployment: Deployment) -> list[Mapping[str, object]]:
@@ -207,10 +203,10 @@ def _inputs(deployment: Deployment) -> list[Mapping[str, object]]:
 
 def _keys(
     reading: Reading, value: Mapping[str, object], way: Path, known: frozenset[str], kind: str
-) -> Iterator[Finding]:
+) -> Iterator[Mistake]:
     """Yield a mistake for each unknown key."""
     for key in value:
         if key not in known:
             rest = sorted(known - value.keys() - metadata.RARE)
             hint = meant(key, rest) or f"{kind} has {', '.join(sorted(known - metadata.RARE))}"
-            yield reading.wrong((*way, key), f"there is no key {metadata.quoted(key)}", hint)
+            yield reading.mistake(f"there is no key {metadata.quoted(key)}", (*way, key), hint)

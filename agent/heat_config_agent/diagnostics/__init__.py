@@ -1,4 +1,14 @@
-"""Mistakes in files that people write: the place of each, "did you mean", and the kind of a file.
+"""Mistakes in texts that people write: documents of deployments, settings, HOT and TOSCA.
 
-Nothing here is loaded for a file without mistakes.
+Content comes in; its kind, its value with the place of every part, and its mistakes with hints go out.
+Nothing of a language is known here, nor read from disk, and nothing is loaded for a document without mistakes.
+
+| module | content |
+|---|---|
+| `kinds` | the kind of a file, from its content or its name |
+| `text` | a text in YAML or JSON: its value, with the position and the written form of every part |
+| `reading` | a document of deployments that was written by hand, in the same way |
+| `mistakes` | the error that carries the mistakes of a text; a mistake itself is `model.mistake` |
+| `diagnostics` | the mistakes and warnings of one text, collected while it is examined |
+| `words` | "did you mean" |
 """

@@ -6,13 +6,11 @@ import codecs
 import json
 import re
 
-from heat_config_agent.diagnostics.mistakes import Finding
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Path, Place
 from heat_config_hooks import strict_json, strict_yaml
 from heat_config_hooks.yaml_schema import YAML_1_1
 from heat_config_hooks.yaml_tree import LARGEST, Fault, Tree, Unreadable
-
-Path = tuple[str | int, ...]
-"""The way to a part of a value: `("deployments", 0, "inputs", 1)`."""
 
 
 class Reading:
@@ -21,7 +19,7 @@ class Reading:
     def __init__(self, name: str, content: bytes) -> None:
         """Read the content of the file `name`. Wrong bytes, wrong values and repeated keys are found together."""
         self.name = name
-        self.findings: list[Finding] = []
+        self.mistakes: list[Mistake] = []
         self.value: object = None
         self._tree: Tree | None = None
         text = self._text(content)
@@ -31,11 +29,11 @@ class Reading:
             self._tree = tree = Tree(text, YAML_1_1, largest=largest)
         except Unreadable as error:
             self.value = as_json
-            if not is_json and not self.findings:
-                self.findings.append(self._of(error.fault))
+            if not is_json and not self.mistakes:
+                self.mistakes.append(self._of(error.fault))
             return
         self.value = as_json if is_json else tree.value
-        self.findings += [self._of(fault) for fault in tree.faults]
+        self.mistakes += [self._of(fault) for fault in tree.faults]
         for key in tree.repetitions:
             if key.key != "<<":  # all of these count
                 problem = f"the key {key.key!r} is there twice: first in line {key.first_line}"
@@ -46,23 +44,22 @@ class Reading:
         """True if the file has a value."""
         return self._tree is not None or self.value is not None
 
-    def place(self, path: Path) -> tuple[int, int]:
-        """Return line and column of a part, or else of the part that it would be in."""
-        return (self._tree.position(path) if self._tree else None) or (1, 1)
+    def place(self, path: Path) -> Place:
+        """Return the place of a part, or else of the part that it would be in."""
+        return Place(self.name, *((self._tree.position(path) if self._tree else None) or (1, 1)))
 
-    def wrong(self, path: Path, problem: str, hint: str = "") -> Finding:
+    def mistake(self, problem: str, path: Path, hint: str = "") -> Mistake:
         """Return a mistake in a part of the value."""
-        line, column = self.place(path)
-        return Finding(file=self.name, line=line, column=column, problem=problem, path=self.shown(path), hint=hint)
+        return Mistake(problem, self.shown(path), self.place(path), hint)
 
-    def shown(self, path: Path) -> str:
+    def shown(self, path: Path) -> Path:
         """Return a path for people: that of a part of a deployment begins with the name of the deployment."""
         for number, step in enumerate(path[:2]):
             if isinstance(step, int):
                 name = self._name(path[: number + 1])
-                return dotted((name, *path[number + 1 :])) if name else dotted(path)
+                return (name, *path[number + 1 :]) if name else path
         name = self._name(()) if path else ""
-        return dotted((name, *path)) if name else dotted(path)
+        return (name, *path) if name else path
 
     def _name(self, path: Path) -> str:
         """Return the name or id of the deployment at a path; empty if it has neither."""
@@ -103,16 +100,12 @@ class Reading:
             self._add(1, 1, str(error), (), "")
         return False, None
 
-    def _of(self, fault: Fault) -> Finding:
+    def _of(self, fault: Fault) -> Mistake:
         problem = f"it is not YAML: {fault.problem}" if fault.kind == "syntax" else fault.problem
-        path = self.shown(fault.path)
-        return Finding(
-            file=self.name, line=fault.line, column=fault.column, problem=problem, path=path, hint=fault.hint
-        )
+        return Mistake(problem, self.shown(fault.path), Place(self.name, fault.line, fault.column), fault.hint)
 
     def _add(self, line: int, column: int, problem: str, path: Path, hint: str) -> None:
-        shown = self.shown(path)
-        self.findings.append(Finding(file=self.name, line=line, column=column, problem=problem, path=shown, hint=hint))
+        self.mistakes.append(Mistake(problem, self.shown(path), Place(self.name, line, column), hint))
 
 
 def _is_yaml(text: str) -> bool:
@@ -121,14 +114,6 @@ def _is_yaml(text: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def dotted(path: Path) -> str:
-    """Return a path as text: `web.inputs[0].value`."""
-    text = ""
-    for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 def steps(path: str) -> Path:

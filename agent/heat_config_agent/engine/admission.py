@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.launch import Launcher
 from heat_config_agent.engine.mailroom import Mailroom
 from heat_config_agent.engine.offer import Offer
 from heat_config_agent.engine.queue import Queue
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import Survey
+from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.deployment import DELETE
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import StateError

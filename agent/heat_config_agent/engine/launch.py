@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import name_of
 from heat_config_agent.engine.conclusion import RunEnd
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.survey import with_verified
+from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.deployments.redaction import concealer, name_of
 from heat_config_agent.engine.report import Report
 from heat_config_agent.engine.retries import next_attempt
+from heat_config_agent.masking.redaction import concealer, name_of
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.wording import duration, line
 from heat_config_agent.signals.delivery import Fate, Outcome

@@ -18,7 +18,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.deployments import metadata, redaction
+from heat_config_agent.deployments import metadata
+from heat_config_agent.masking import redaction
 from heat_config_agent.model.deployment import Config, Document, Input, Tool
 from heat_config_agent.model.errors import obstacle
 from heat_config_agent.model.job import Job

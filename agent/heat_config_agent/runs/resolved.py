@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from heat_config_agent.deployments import redaction
+from heat_config_agent.masking import redaction
 from heat_config_agent.model.deployment import Deployment, Input
 from heat_config_agent.runs import streams
 from heat_config_hooks import files

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from heat_config_agent.deployments.redaction import concealer, redactor
+from heat_config_agent.masking.redaction import concealer, redactor
 from heat_config_agent.model.deployment import Deployment, Result
 from heat_config_hooks.reply import BODY_LIMIT, STATUS, UNKNOWN, Reply, fit, status_code
 

@@ -237,21 +237,19 @@ def _misspelt(section: str, name: str) -> str:
         return f"{name!r} is a setting of [agent], not of [DEFAULT]"
     shared = [row.name for row in SETTINGS if row.shared]
     close = similar(name, [*shared, *THEIRS])
-    return f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close[0]}?" if close else ""
+    return f"there is no setting {_short(name)!r} in [DEFAULT]; did you mean {close}?" if close else ""
 
 
-def similar(name: str, names: Iterable[str]) -> list[str]:
-    """Return a list with the most similar of the names; empty if none is similar."""
-    import difflib  # noqa: PLC0415  # only for a misspelt name
+def similar(name: str, names: Iterable[str]) -> str:
+    """Return the name that a misspelt one may have been meant to be; empty if none is close."""
+    from heat_config_hooks.words import closest  # noqa: PLC0415  # few names are misspelt
 
-    return difflib.get_close_matches(name, list(names), n=1)
+    return closest(name, names)
 
 
 def _no_source(name: str) -> str:
     close = similar(name, COLLECTORS)
-    return (
-        f"there is no source {_short(name)!r}; {f'did you mean {close[0]}?' if close else f'the sources are {_LIST}'}"
-    )
+    return f"there is no source {_short(name)!r}; {f'did you mean {close}?' if close else f'the sources are {_LIST}'}"
 
 
 _LIST = ", ".join(COLLECTORS)
@@ -276,10 +274,10 @@ def _unknown(section: str, name: str) -> str:
         return "[DEFAULT] is for os-collect-config's file: in a file with [agent], put the setting there"
     if section not in SECTIONS:
         close = similar(section, SECTIONS)
-        return f"there is no section [{_short(section)}]{f'; did you mean [{close[0]}]?' if close else ''}"
+        return f"there is no section [{_short(section)}]{f'; did you mean [{close}]?' if close else ''}"
     names = [row.name for row in SETTINGS if row.section == section]
     close = similar(name, names)
-    hint = f"did you mean {close[0]}?" if close else f"it has {', '.join(sorted(names))}"
+    hint = f"did you mean {close}?" if close else f"it has {', '.join(sorted(names))}"
     return f"there is no setting {_short(name)!r} in [{section}]; {hint}"
 
 

@@ -79,7 +79,7 @@ def _signatures(path: Path, content: bytes, tree: str = "") -> tuple[str, ...]:
 def written(content: bytes, name: str) -> object:
     """Return the value of a document that a person has written to the file `name`.
 
-    Raises `diagnostics.mistakes.Mistaken` with all its mistakes; those for which only an entry fails are not among
+    Raises `diagnostics.mistakes.Invalid` with all its mistakes; those for which only an entry fails are not among
     them if they are alone.
     """
     try:

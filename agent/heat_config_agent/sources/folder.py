@@ -6,8 +6,10 @@ import os
 from collections.abc import Sequence
 
 from heat_config_agent.diagnostics import kinds
-from heat_config_agent.diagnostics.mistakes import Finding, Mistaken
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Place
 from heat_config_agent.sources.local import SUFFIXES
 from heat_config_hooks import files, strict_yaml
 
@@ -18,7 +20,7 @@ def files_of(name: str) -> Sequence[str]:
     """Return the files to apply for a folder: its documents in the order of their names, or its only template.
 
     A folder that is a TOSCA service stands for itself. Raises UsageError if the folder has nothing to apply, or more
-    than one thing; `Mistaken` if one of its files of YAML or JSON is of another kind.
+    than one thing; `Invalid` if one of its files of YAML or JSON is of another kind.
     """
     try:
         names = sorted(each for each in os.listdir(name) if not each.startswith("."))
@@ -41,9 +43,9 @@ def files_of(name: str) -> Sequence[str]:
         return templates
     if templates:
         _refuse_mixture(name, templates, documents)
-    wrong = [finding for path in documents if (finding := _of_other_kind(path)) is not None]
+    wrong = [mistake for path in documents if (mistake := _of_other_kind(path)) is not None]
     if wrong:
-        raise Mistaken(wrong)
+        raise Invalid(wrong)
     if archives:
         raise UsageError(
             f"{name} has documents and an archive: {archives[0]}", hint="name the files, one after another"
@@ -92,10 +94,10 @@ def _is_template(value: object, language: str) -> bool:
     return bool(language) and (value is None or kinds.is_template(value))
 
 
-def _of_other_kind(path: str) -> Finding | None:
+def _of_other_kind(path: str) -> Mistake | None:
     """Return the mistake that a file is of another kind than a document; None for a document, and what may be one."""
     kind, hint = kinds.of_value(_value(path))
     if not kind:
         return None
     problem = f"this is {kind}, and not a document of deployments"
-    return Finding(file=path, line=1, column=1, problem=problem, hint=hint)
+    return Mistake(problem, (), Place(path, 1, 1), hint)

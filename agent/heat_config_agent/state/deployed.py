@@ -13,8 +13,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from heat_config_agent.deployments import redaction
-from heat_config_agent.masking import MASK
+from heat_config_agent.masking import MASK, redaction
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS
 from heat_config_agent.model.errors import StateError
 from heat_config_hooks import files, strict_json

@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from heat_config_agent.deployments import cleanup, plan, redaction
+from heat_config_agent.deployments import cleanup, plan
+from heat_config_agent.masking import redaction
 from heat_config_agent.model.entry import UNDELIVERED, Entry, Removed
 from heat_config_agent.model.log import Log
 from heat_config_agent.runs import run_folder, streams

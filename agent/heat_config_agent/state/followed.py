@@ -14,6 +14,8 @@ from heat_config_hooks.values import dataclass
 
 FOLDER = "follow"
 FILE = "record.json"
+_DOCUMENT, _AGAIN = "document", "again"
+"""Names in the folder of a source: the state directory of its document, and the request to carry it out again."""
 
 _LARGEST = 1024 * 1024
 
@@ -84,6 +86,37 @@ def short(revision: str) -> str:
 def folder(state: Path, name: str) -> Path:
     """Return the folder of a stack that follows a source."""
     return state / FOLDER / name
+
+
+def document(state: Path, name: str) -> Path:
+    """Return the state directory in which the document of a source is carried out."""
+    return folder(state, name) / _DOCUMENT
+
+
+def documents(state: Path) -> list[tuple[str, Path]]:
+    """Return the name and the state directory of each source that has, or had, a document with deployments."""
+    if not (state / FOLDER).is_dir():  # most machines follow nothing
+        return []
+    return [(name, place) for name in names(state) if (place := document(state, name)).is_dir()]
+
+
+def ask_again(state: Path, name: str) -> None:
+    """Request that the newest revision of a source is carried out again, whatever came of it. Raises StateError."""
+    place = folder(state, name) / _AGAIN
+    try:
+        files.replace(place, b"", durable=True)
+    except OSError as error:
+        raise StateError(f"cannot write {place}: {error.strerror}") from error
+
+
+def is_asked_again(state: Path, name: str) -> bool:
+    """Return whether the newest revision of a source is to be carried out again."""
+    return (folder(state, name) / _AGAIN).exists()
+
+
+def settle_again(state: Path, name: str) -> None:
+    """Remove the request to carry out the newest revision again. Raises OSError."""
+    files.remove(folder(state, name) / _AGAIN)
 
 
 def read(state: Path, name: str) -> Followed | None:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 from collections.abc import Sequence
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
-from heat_config_stack.cli.mistakes import mistake_line
-from heat_config_stack.language.mistakes import Mistake
+from heat_config_agent.model.mistake import Mistake
+from heat_config_hooks.words import CERTAIN
 
 TYPE_CHECKING = False
 
@@ -144,7 +144,7 @@ def _show(templates: capability_search.Templates) -> None:
 
 def _complain(mistakes: Sequence[Mistake]) -> None:
     for each in mistakes:
-        terminal.say(mistake_line(each, "error", "bad", OPEN), error=True)
+        terminal.say(mistake_line(each), error=True)
 
 
 def _doubt(templates: capability_search.Templates, options: argparse.Namespace) -> None:
@@ -157,6 +157,6 @@ def _doubt(templates: capability_search.Templates, options: argparse.Namespace) 
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
     for name, files in named.items():
-        close = [] if name in types else difflib.get_close_matches(name, type_schemas.names(types), 1, 0.9)
-        if close:
-            sessions.warned(f"{', '.join(files)}: there is no resource type {name!r}: did you mean {close[0]}?")
+        hint = "" if name in types else meant(name, type_schemas.names(types), CERTAIN)
+        if hint:
+            sessions.warned(f"{', '.join(files)}: there is no resource type {name!r}: {hint}")

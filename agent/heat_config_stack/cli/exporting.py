@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_stack.cli.languages import TOSCA, language_of
-from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.cli.stack import services
 from heat_config_stack.definition import Identity
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.compilation import reader
 from heat_config_stack.tosca.export import hot_export, hot_scripts
 from heat_config_stack.tosca.export.hot_values import NotExpressible
@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
             template = hot_scripts.as_scripts(template)
     except Invalid as error:
         for mistake in error.mistakes:
-            terminal.say(mistake_line(mistake, "error", "bad", error.conceal), error=True)
+            terminal.say(mistake_line(mistake), error=True)
         return ExitCode.FAILED
     except NotExpressible as error:
         raise UsageError(f"the service cannot be exported: {error}") from None

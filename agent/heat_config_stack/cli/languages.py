@@ -8,8 +8,8 @@ import stat
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from heat_config_agent.model.positions import Json
     from heat_config_stack.definition import Definition, Identity
-    from heat_config_stack.language.positions import Json
 
 HOT, TOSCA = "hot", "tosca"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.mistake import Mistake
 from heat_config_stack.cli import service_validation
-from heat_config_stack.language.mistakes import Mistake
 from heat_config_stack.tosca.checks.checker import Checked, Checker
 from heat_config_stack.tosca.files import packing
 from heat_config_stack.tosca.files.archives import METADATA, Refused

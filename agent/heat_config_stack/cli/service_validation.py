@@ -8,14 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.deployments.redaction import OPEN, is_secret
+from heat_config_agent.cli.mistakes import mistake_line, mistake_values
+from heat_config_agent.masking.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.mistake import Mistake
 from heat_config_hooks.values import dataclass
 from heat_config_stack.cli.languages import TOSCA, language_of
-from heat_config_stack.cli.mistakes import mistake_line
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import dotted
 from heat_config_stack.tosca.checks.checker import Checked, Checker
 
 _HIDDEN = "******"
@@ -97,17 +96,7 @@ def _values(checked: Checked) -> dict[str, Any]:
 
 
 def _mistake(mistake: Mistake) -> dict[str, Any]:
-    place = mistake.place
-    return {
-        "code": mistake.code,
-        "problem": mistake.problem,
-        "hint": mistake.hint or None,
-        "path": dotted(mistake.path),
-        "file": place.file if place else None,
-        "line": place.line if place else None,
-        "column": place.column if place else None,
-        "stage": mistake.kind,
-    }
+    return {"code": mistake.code, **mistake_values(mistake), "stage": mistake.kind}
 
 
 def show(checked: Checked, *, alone: bool) -> None:
@@ -115,7 +104,7 @@ def show(checked: Checked, *, alone: bool) -> None:
     lists = (("error", "bad", checked.mistakes), ("warning", "warn", checked.warnings), ("open", "quiet", checked.open))
     for name, style, mistakes in lists:
         for mistake in mistakes:
-            terminal.say(mistake_line(mistake, name, style, OPEN), error=True)
+            terminal.say(mistake_line(mistake, name, style), error=True)
     name = terminal.line(checked.file)
     counts = [terminal.count(len(checked.mistakes), "mistake"), terminal.count(len(checked.warnings), "warning")]
     if checked.mistakes or checked.service is None:

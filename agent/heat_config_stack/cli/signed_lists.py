@@ -10,20 +10,20 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.deployments import metadata, selection
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import COMPONENT, TOOLLESS, Config, Deployment, Document, Input
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.sources import document_text
 from heat_config_hooks import strict_json
 from heat_config_hooks.files import take, text_of
 from heat_config_hooks.values import replace
 from heat_config_stack.cli.languages import TOSCA, is_packed, language_of
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import reader
 from heat_config_stack.hot.source import Source
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
 
 Read = Callable[[str], bytes]
 """Returns the content of a file. Raises OSError, and what it raises itself."""

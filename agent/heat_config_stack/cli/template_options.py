@@ -12,7 +12,7 @@ from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import take
 
 if TYPE_CHECKING:
-    from heat_config_stack.language.files import File
+    from heat_config_stack.definition.files import File
 
 _NAMED = re.compile(r"[A-Za-z_][\w.:-]*=", re.ASCII)
 
@@ -99,8 +99,8 @@ def attributes(options: argparse.Namespace) -> tuple[File, ...]:
     by_resource = attributes_by_resource(options)
     if not by_resource:
         return ()
+    from heat_config_stack.definition.files import File  # noqa: PLC0415
     from heat_config_stack.hot.source import COMMAND_LINE  # noqa: PLC0415  # few commands have the option
-    from heat_config_stack.language.files import File  # noqa: PLC0415
 
     return (File(COMMAND_LINE, json.dumps({"attributes": by_resource})),)
 

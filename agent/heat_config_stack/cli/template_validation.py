@@ -9,19 +9,18 @@ from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.cli.mistakes import mistake_line, mistake_values
+from heat_config_agent.diagnostics.mistakes import OF_VALUE, ordered
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.runs.tools import Tools
 from heat_config_stack.cli import template_options
-from heat_config_stack.cli.mistakes import mistake_line
 from heat_config_stack.cli.stack import sessions, templates
 from heat_config_stack.definition import Definition, Parameter
 from heat_config_stack.hot import capabilities
 from heat_config_stack.hot.checker import Checked, check
 from heat_config_stack.hot.values import Unknown
-from heat_config_stack.language.mistakes import OF_VALUE, Mistake
-from heat_config_stack.language.positions import dotted
-from heat_config_stack.language.report import ordered
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.resource.types import Types
 
@@ -86,7 +85,7 @@ def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked
 def _show(checked: Checked) -> None:
     for severity, style, mistakes in (("error", "bad", checked.mistakes), ("warning", "warn", checked.warnings)):
         for each in mistakes:
-            terminal.say(mistake_line(each, severity, style, checked.conceal), error=True)
+            terminal.say(mistake_line(each.concealed(checked.conceal.text), severity, style), error=True)
     name = terminal.line(checked.source.template.name)
     counts = [terminal.count(len(checked.mistakes), "mistake"), terminal.count(len(checked.warnings), "warning")]
     if checked.mistakes or checked.definition is None:
@@ -144,18 +143,7 @@ def _values(checked: Checked) -> dict[str, Any]:
 
 
 def _mistakes(mistakes: Sequence[Mistake], conceal: Concealer) -> list[dict[str, Any]]:
-    return [
-        {
-            "problem": mistake.problem,
-            "hint": mistake.hint or None,
-            "path": dotted(mistake.path),
-            "file": mistake.place.file if mistake.place else None,
-            "line": mistake.place.line if mistake.place else None,
-            "column": mistake.place.column if mistake.place else None,
-            "stage": mistake.kind,
-        }
-        for mistake in (raw.concealed(conceal) for raw in mistakes)
-    ]
+    return [mistake_values(mistake.concealed(conceal.text)) | {"stage": mistake.kind} for mistake in mistakes]
 
 
 def _as_heat(definition: Definition) -> dict[str, Any]:

@@ -20,13 +20,13 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, TypeAlias
 
-from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import limits
 from heat_config_stack.definition.procedures import Procedure
 from heat_config_stack.definition.values import Later, Look, Need, Tree, Unresolved, requires, resolve, select
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json, Path, Place
 
 __all__ = [
     "HOST",

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from heat_config_stack.definition import custom_constraints, limits
-from heat_config_stack.language.patterns import compiled
+from heat_config_stack.definition.patterns import compiled
 
 APPLIES = {
     "length": {"string", "list", "map"},

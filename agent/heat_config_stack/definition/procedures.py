@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition.values import Tree
-from heat_config_stack.language.positions import Json
 
 DEPLOY, UNDEPLOY = "deploy", "undeploy"
 """The procedures that stand in the place of what creates and deletes the operations of a stack."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 
 Tree: TypeAlias = Any
 """A JSON value in which a `Later` may stand in place of any value, but not of a key."""

@@ -107,7 +107,8 @@ class Follower:
             source=str(without_secrets(self._text("url"))),
             delete=bool(self._values["delete"]),
         )
-        if self._key(revision) == self._record.concluded and not 0 < self._record.again < time.time():
+        due = 0 < self._record.again < time.time() or followed.is_asked_again(self._settings.state, self._name)
+        if self._key(revision) == self._record.concluded and not due:
             return
         pause = asked.paused(self._settings.state)
         if pause:
@@ -118,6 +119,7 @@ class Follower:
             self._use(revision)
             self._begin(revision)
         except UsageError as error:
+            followed.settle_again(self._settings.state, self._name)
             self._conclude(revision, str(error), again=True)
 
     def _text(self, name: str) -> str:
@@ -223,7 +225,9 @@ class Follower:
             demand.require_beside(path)
         config = (*config, *signature)
         if _is_document(path):
-            return command("apply", *config, "--state-dir", str(self._folder / "document"), str(path)), True
+            return command(
+                "apply", *config, "--state-dir", str(followed.document(self._settings.state, self._name)), str(path)
+            ), True
         words = [*config, "--state-dir", str(self._settings.state), "--name", self._name]
         if self._values["rollback"]:
             words.append("--rollback")
@@ -248,6 +252,7 @@ class Follower:
             self._record, begun=self._key(revision), attempt=self._attempt()[0], document=document, trouble=""
         )
         self._keep()
+        followed.settle_again(self._settings.state, self._name)  # a request from now on is another one
         self._run(words, revision)
 
     def _run(self, words: Sequence[str], revision: str) -> None:
@@ -311,7 +316,8 @@ class Follower:
         """Go on with a revision that was begun; return whether it has to be waited for."""
         key = self._record.begun
         revision = key.partition(" ")[0]
-        working = self._folder / "document" if self._record.document else self._settings.state / "stacks" / self._name
+        state = self._settings.state
+        working = followed.document(state, self._name) if self._record.document else state / "stacks" / self._name
         if self._record.reboot == processes.boot_id():
             return True
         holder = lock.holder(working)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json, Path
-from heat_config_stack.language.report import Report
-from heat_config_stack.language.text import Text
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path
 
 Capabilities = Mapping[str, tuple[str, ...]]
 """Key → its values, as text."""
@@ -27,7 +27,7 @@ CODE = "capabilities"
 """The code of that warning, which `validate --strict` lets pass: a template with capabilities cannot avoid it."""
 
 
-def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
+def read(section: Json, report: Diagnostics, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
     """Return the section `capabilities` or `requires` without the entries that have mistakes.
 
     `kind` is the stage of the mistakes.
@@ -35,7 +35,7 @@ def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tupl
     if section is None:
         return {}
     if not isinstance(section, dict):
-        report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, "", kind)
+        report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, kind=kind)
         return {}
     capabilities = {}
     for key, said in section.items():
@@ -43,9 +43,9 @@ def read(section: Json, report: Report, path: Path, kind: str) -> dict[str, tupl
         wrong = [index for index, each in enumerate(values) if not isinstance(each, str | bool | int | float)]
         for index in wrong:
             at = (*path, key, index) if isinstance(said, list) else (*path, key)
-            report.wrong(f"a capability is text, a number or a boolean, not {json.dumps(values[index])}", at, "", kind)
+            report.wrong(f"a capability is text, a number or a boolean, not {json.dumps(values[index])}", at, kind=kind)
         if not values:
-            report.wrong(f"{key} has no value", (*path, key), "remove it", kind)
+            report.wrong(f"{key} has no value", (*path, key), "remove it", kind=kind)
         elif not wrong:
             capabilities[key] = tuple(dict.fromkeys(map(_text, values)))
     return capabilities
@@ -55,7 +55,7 @@ def _text(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def of(template: Text, report: Report) -> dict[str, tuple[str, ...]]:
+def of(template: Text, report: Diagnostics) -> dict[str, tuple[str, ...]]:
     """Return the capabilities of a template."""
     return read(template.value.get("capabilities"), report, ("capabilities",), "template")
 

@@ -13,13 +13,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.hot import registry
 from heat_config_stack.hot.capabilities import Capabilities, fits, written
 from heat_config_stack.hot.environment import Merged
 from heat_config_stack.hot.template import Template
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path
-from heat_config_stack.language.report import Report, meant
 
 
 class Choice:
@@ -55,7 +57,7 @@ class Choice:
 
     def _candidates(self, names: list[str], path: Path) -> dict[str, Capabilities | None]:
         """Return the capabilities of each template of a list; None for one with mistakes."""
-        report = Report(self._merged.lists[path])
+        report = Diagnostics(self._merged.lists[path])
         known = {name: self._capabilities(name, report, (*path, index)) for index, name in enumerate(names)}
         self.mistakes += report.mistakes
         return known
@@ -70,12 +72,12 @@ class Choice:
         fitting = [name for name, capabilities in candidates.items() if fits(capabilities, requires)]
         if len(fitting) == 1:
             return fitting[0]
-        report = Report(self._merged.lists[path])
-        report.wrong(*_refusal(candidates, fitting, requires, path), "environment")
+        report = Diagnostics(self._merged.lists[path])
+        report.wrong(*_refusal(candidates, fitting, requires, path), kind="environment")
         self.mistakes += report.mistakes
         return None
 
-    def _capabilities(self, name: str, report: Report, path: Path) -> Capabilities | None:
+    def _capabilities(self, name: str, report: Diagnostics, path: Path) -> Capabilities | None:
         """Return the capabilities of a candidate; None if it has mistakes."""
         try:
             template = self._template(name)

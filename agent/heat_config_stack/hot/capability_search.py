@@ -7,15 +7,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.mistake import Mistake
+from heat_config_stack.definition.files import File, beside, needed
 from heat_config_stack.hot import capabilities, registry
 from heat_config_stack.hot.capabilities import Capabilities
 from heat_config_stack.hot.environment import SECTIONS
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File, beside, needed
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.report import Report
 
 _VERSION = "heat_template_version"
 _RESOURCE_TYPE = "resource_type"
@@ -55,7 +56,7 @@ class Templates:
             text = heat_text(file.name, file.text, "template_format")
             if not isinstance(text.value, dict) or _VERSION not in text.value:
                 return False
-            report = Report(text)
+            report = Diagnostics(text)
             said = capabilities.of(text, report)
             report.finish(OPEN)
             self.capable[file.name] = said

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.diagnostics.mistakes import ordered
+from heat_config_agent.masking.redaction import OPEN, Concealer
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import ordered
 
 NAME = "stack"
 """The name of the stack for which the template is checked; it is never created."""

@@ -6,6 +6,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import OF_VALUE, Invalid
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import (
     Definition,
     Environment,
@@ -22,9 +27,6 @@ from heat_config_stack.hot.expressions import Scope, decide, fold, parse, parse_
 from heat_config_stack.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_stack.hot.template import Template
 from heat_config_stack.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
-from heat_config_stack.language.mistakes import OF_VALUE, Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.report import Report, meant
 
 SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
 """The sections of a resource whose presence alone makes a difference to an update."""
@@ -96,8 +98,8 @@ def definition(template: Template, of: Circumstances) -> tuple[Definition, list[
         template.text.place,
     )
     conceal = made.conceal
-    made = replace(made, warnings=tuple(warning.concealed(conceal) for warning in made.warnings))
-    return made, [mistake.concealed(conceal) for mistake in report.mistakes]
+    made = replace(made, warnings=tuple(warning.concealed(conceal.text) for warning in made.warnings))
+    return made, [mistake.concealed(conceal.text) for mistake in report.mistakes]
 
 
 def _forgive(template: Template, scope: Scope) -> None:
@@ -147,31 +149,31 @@ class _Resources:
         way = circle(definitions)
         if way:
             text = " → ".join([*way, way[0]])
-            self._report.wrong(f"Circular Dependency Found: {text}", (), "", at=("resources", way[0]))
+            self._report.wrong(f"Circular Dependency Found: {text}", (), at=("resources", way[0]))
         return definitions
 
     def _is_sound(self, name: str, resource: Json) -> bool:
         path: Path = ("resources", name)
         if not resource:
-            self._report.wrong("Each resource must contain a type key.", path, "", "template")
+            self._report.wrong("Each resource must contain a type key.", path, kind="template")
             return False
         if not isinstance(resource, dict):
             problem = f'"resources" must contain a map of resource maps. Found a {type(resource).__name__} instead'
-            self._report.wrong(problem, path, "write {type: …} at least", "template")
+            self._report.wrong(problem, path, "write {type: …} at least", kind="template")
             return False
         if "/" in name:
             self._report.wrong(f'the name of a resource has no "/": {name}', path)
         if not resource.get("type"):
-            hint = next((f"is {each} meant to be type?" for each in resource if meant(each.lower(), ["type"])), "")
-            self._report.wrong("Each resource must contain a type key.", path, hint, "template")
+            hint = next((f"is {each} meant to be type?" for each in resource if meant(each, ["type"])), "")
+            self._report.wrong("Each resource must contain a type key.", path, hint, kind="template")
         keys = self._template.version.resource_keys
         for key in resource:
             if key not in keys:
-                hint = meant(key.lower(), keys)
+                hint = meant(key, keys)
                 later = key in {"condition", "external_id"}
                 hint = "it exists from 2016-10-14 on" if later else hint
                 problem = f'"{key}" is not a valid keyword inside a resource definition'
-                self._report.wrong(problem, path, hint, "validate" if later else "template", at=(*path, key))
+                self._report.wrong(problem, path, hint, kind="validate" if later else "template", at=(*path, key))
         return bool(resource.get("type"))
 
     def _is_wanted(self, name: str, resource: Mapping[str, Json]) -> bool:
@@ -249,7 +251,7 @@ class _Resources:
         )
 
     def _check(self, tree: Tree, path: Path) -> None:
-        """Report the functions of a property that fail."""
+        """Diagnostics the functions of a property that fail."""
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
                 code = "" if each.path[-1] in _NAMING else OF_VALUE
@@ -261,13 +263,13 @@ class _Resources:
                 if value.path[-1] in {"get_resource", "get_attr", "Ref"}:
                     self._report.wrong(value.problem, value.path, self._hint(value))
                 else:
-                    self._report.odd(f"the resource will fail: {value.problem}", value.path)
+                    self._report.warn(f"the resource will fail: {value.problem}", value.path)
 
     def _hint(self, failing: Failing) -> str:
         return _hint(failing, self._scope, self._template)
 
     def _check_type(self, resource: ResourceDefinition) -> None:
-        """Report a type that is mapped to itself, or to a template that does not exist.
+        """Diagnostics a type that is mapped to itself, or to a template that does not exist.
 
         The stack checks whether the type exists.
         """
@@ -367,7 +369,7 @@ def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
             scope.report.wrong(f"Output definitions must be a map. Found {kind} instead", path, "write {value: …}")
             continue
         if "value" not in raw:
-            scope.report.wrong("Each output definition must contain a value key.", path, meant("value", raw, 0.5))
+            scope.report.wrong("Each output definition must contain a value key.", path, meant("value", raw))
             continue
         _check_keys(raw, path, template.version.output_keys, scope.report)
         description = str(raw.get("description") or "")
@@ -379,11 +381,11 @@ def _outputs(template: Template, scope: Scope) -> dict[str, Output]:
     return outputs
 
 
-def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Report) -> None:
+def _check_keys(raw: Iterable[str], path: Path, keys: frozenset[str], report: Diagnostics) -> None:
     for key in raw:
         if key not in keys:
             hint = "it exists from 2016-10-14 on" if key == "condition" else meant(key, keys)
-            report.odd(f"an output has no key {key}: it is ignored", (*path, key), hint)
+            report.warn(f"an output has no key {key}: it is ignored", (*path, key), hint)
 
 
 def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tree:
@@ -394,5 +396,5 @@ def _output_value(raw: Json, path: Path, template: Template, scope: Scope) -> Tr
             if value.fatal:
                 scope.report.wrong(value.problem, value.path, hint)
             else:
-                scope.report.odd(f"this output will have no value: {value.problem}", value.path, hint)
+                scope.report.warn(f"this output will have no value: {value.problem}", value.path, hint)
     return None if tree is NOTHING else tree

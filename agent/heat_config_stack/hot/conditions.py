@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Tree, Unresolved
 from heat_config_stack.hot.values import UNKNOWN, Call, Failing
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import meant
 
 
 class Undecided(Exception):  # noqa: N818  # no error

@@ -11,14 +11,15 @@ import json
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.diagnostics.words import among
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import Schema
 from heat_config_stack.hot import capabilities, registry
 from heat_config_stack.hot.source import COMMAND_LINE, Source, base_of
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.report import Report, meant
-from heat_config_stack.language.text import Text
 
 SECTIONS = (
     "parameters",
@@ -56,7 +57,7 @@ class Merged:
     warnings: list[Mistake] = field(default_factory=list)
 
 
-def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]:
+def read(text: Text, report: Diagnostics, *, several: bool = True) -> dict[str, Json]:
     """Return the sections of one environment without those that have mistakes.
 
     `several` is False for one that Heat's client would send as a text of its own, and not as one of several files.
@@ -65,18 +66,18 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
         return {}
     if not isinstance(text.value, dict):
         problem = "The environment is not a valid YAML mapping data type."
-        report.wrong(problem, (), "begin it with parameters: or resource_registry:", "environment_format")
+        report.wrong(problem, (), "begin it with parameters: or resource_registry:", kind="environment_format")
         return {}
     sections: dict[str, Json] = {}
     is_merged = several and bool(text.value.get("parameters") or text.value.get("parameter_defaults"))
     for name, section in text.value.items():
         if name not in SECTIONS:
-            hint = meant(name, SECTIONS) or f"there are {', '.join(SECTIONS)}"
-            report.wrong(f'environment has wrong section "{name}"', (name,), hint, "environment_format")
+            hint = among(name, SECTIONS, "there are")
+            report.wrong(f'environment has wrong section "{name}"', (name,), hint, kind="environment_format")
         elif section is None:
-            report.wrong(f'environment has empty section "{name}"', (name,), "remove it", "environment_format")
+            report.wrong(f'environment has empty section "{name}"', (name,), "remove it", kind="environment_format")
         elif name == "parameter_merge_strategies" and not is_merged and not isinstance(section, dict):
-            report.odd("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
+            report.warn("it is ignored, because nothing is merged; if it is used, it must be a map", (name,))
         elif not section and (several or name != "resource_registry"):
             sections[name] = [] if name in _LISTS else {}  # as in Heat, for every empty value
         elif not isinstance(section, list if name in _LISTS else dict):
@@ -90,18 +91,18 @@ def read(text: Text, report: Report, *, several: bool = True) -> dict[str, Json]
     return sections
 
 
-def _report_shape(name: str, report: Report, stage: str = "environment") -> None:
+def _report_shape(name: str, report: Diagnostics, stage: str = "environment") -> None:
     kind = "list" if name in _LISTS else "map"
-    report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), "", stage)
+    report.wrong(f'the section "{name}" of an environment is a {kind}', (name,), kind=stage)
 
 
-def _check_sinks(sinks: Sequence[Json], report: Report) -> None:
+def _check_sinks(sinks: Sequence[Json], report: Diagnostics) -> None:
     for index, sink in enumerate(sinks):
         kind = sink.get("type") if isinstance(sink, dict) else None
         if kind not in SINKS:
-            report.wrong(f"there is no event sink of the type {kind!r}", ("event_sinks", index), "", "environment")
+            report.wrong(f"there is no event sink of the type {kind!r}", ("event_sinks", index), kind="environment")
         else:
-            report.odd("an event sink does nothing here: there is no cloud to tell", ("event_sinks", index))
+            report.warn("an event sink does nothing here: there is no cloud to tell", ("event_sinks", index))
 
 
 def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) -> Merged:
@@ -115,7 +116,7 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
     chosen: dict[str, str] = {}
     mappings: dict[str, Json] = {}
     for text in texts:
-        report = Report(text)
+        report = Diagnostics(text)
         sections = read(text, report, several=files_win)
         strategies = sections.get("parameter_merge_strategies", {})
         for name, into in (("parameters", merged.parameters), ("parameter_defaults", merged.parameter_defaults)):
@@ -134,11 +135,11 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
             merged.requires |= requires
             positions = {key: text.place(("requires", key)) for key in requires}
             merged.required_at |= {key: place for key, place in positions.items() if place}
-            report.odd(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
+            report.warn(capabilities.NOT_HEATS, ("requires",), code=capabilities.CODE)
         if "attributes" in sections:
             _take_attributes(merged.attributes, sections["attributes"], report)
             if text.file != COMMAND_LINE:
-                report.odd("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
+                report.warn("Heat refuses this section: there, resources have attributes of their own", ("attributes",))
         _say_what_does_nothing(mappings_here, report, ("resource_registry",))
         mappings_here = located(mappings_here, text.file, source)
         # The map as a whole is merged, not the maps in it; a null takes nothing back in another file.
@@ -153,7 +154,7 @@ def merge(texts: Sequence[Text], source: Source, schemas: Mapping[str, Schema]) 
         merged.warnings += report.warnings
     if not files_win:
         merged.parameters.update(parameters)
-    merged.resource_registry = registry.read(mappings, Report(heat_text("", "", "environment")))
+    merged.resource_registry = registry.read(mappings, Diagnostics(heat_text("", "", "environment")))
     return merged
 
 
@@ -162,26 +163,26 @@ def _is_of_entry(mistake: Mistake, names: Container[str]) -> bool:
     return mistake.path[:1] == ("resource_registry",) and len(mistake.path) > 1 and mistake.path[1] in names
 
 
-def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Report) -> None:
+def _take_attributes(into: dict[str, dict[str, Json]], section: Mapping[str, Json], report: Diagnostics) -> None:
     for of, values in section.items():
         if isinstance(values, dict):
             into.setdefault(of, {}).update(values)
         else:
             problem = f"the attributes of {of} are a map of their names and values"
-            report.wrong(problem, ("attributes", of), "", "environment")
+            report.wrong(problem, ("attributes", of), kind="environment")
 
 
-def _say_who_wins(parameters: Mapping[str, Json], section: Mapping[str, Json], report: Report) -> None:
+def _say_who_wins(parameters: Mapping[str, Json], section: Mapping[str, Json], report: Diagnostics) -> None:
     for name in parameters.keys() & section.keys():
         if parameters[name] != section[name]:
             problem = f"this value of {name} overrides the one given directly, as in Heat"
-            report.odd(problem, ("parameters", name), "remove it here")
+            report.warn(problem, ("parameters", name), "remove it here")
 
 
-def _say_what_does_nothing(section: Mapping[str, Json], report: Report, path: Path) -> None:
+def _say_what_does_nothing(section: Mapping[str, Json], report: Diagnostics, path: Path) -> None:
     for name, value in section.items():
         if name == "hooks":
-            report.odd("hooks do nothing here: a stack on this machine never pauses", (*path, name))
+            report.warn("hooks do nothing here: a stack on this machine never pauses", (*path, name))
         elif isinstance(value, dict):
             _say_what_does_nothing(value, report, (*path, name))
 
@@ -207,7 +208,7 @@ class _Merging:
 
     def __init__(
         self,
-        report: Report,
+        report: Diagnostics,
         strategies: Mapping[str, Json],
         chosen: dict[str, str],
         schemas: Mapping[str, Schema],
@@ -225,7 +226,9 @@ class _Merging:
             return
         for name, value in section.items():
             if name not in self._schemas:
-                self._report.odd(f"{name} is not used: no template has a parameter of that name", (self._section, name))
+                self._report.warn(
+                    f"{name} is not used: no template has a parameter of that name", (self._section, name)
+                )
             elif value is not None:
                 into[name] = self._value(name, into, value)
 
@@ -236,7 +239,9 @@ class _Merging:
         strategy = asked if asked in _STRATEGIES else usual
         if self._chosen.setdefault(name, strategy) != strategy:
             problem = f'Conflicting merge strategy "{strategy}" for parameter "{name}": it is {self._chosen[name]}'
-            self._report.wrong(problem, ("parameter_merge_strategies", name), "name one in one file", "environment")
+            self._report.wrong(
+                problem, ("parameter_merge_strategies", name), "name one in one file", kind="environment"
+            )
 
     def _value(self, name: str, earlier: Mapping[str, Json], new: Json) -> Json:
         strategy = self._chosen[name]
@@ -255,7 +260,7 @@ class _Merging:
         except (ValueError, TypeError, AttributeError, RecursionError):
             pass
         problem = f"Invalid parameter in environment: {name} is of the type {type_}, and its values cannot be merged"
-        self._report.wrong(problem, (self._section, name), "", "environment")
+        self._report.wrong(problem, (self._section, name), kind="environment")
         return new
 
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import environment
 from heat_config_stack.hot.registry import is_template
 from heat_config_stack.hot.source import Source
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File
-from heat_config_stack.language.positions import Json
 
 _FILES = ("get_file", "TemplateURL")
 

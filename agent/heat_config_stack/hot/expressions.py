@@ -11,7 +11,11 @@ import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import TimeOver, blame
+from heat_config_agent.model.positions import Json, Path
+from heat_config_hooks.words import CERTAIN
 from heat_config_stack.definition import Later, Tree, Unresolved, limits, requires
 from heat_config_stack.hot import versions
 from heat_config_stack.hot.conditions import Conditions, Undecided, Wanting
@@ -30,8 +34,6 @@ from heat_config_stack.hot.values import (
     open_values,
 )
 from heat_config_stack.hot.versions import Version
-from heat_config_stack.language.positions import Json, Path
-from heat_config_stack.language.report import Report, meant
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}
@@ -54,7 +56,7 @@ class Scope:
     """Values by name, with pseudo parameters; `UNKNOWN` if there is no value yet."""
     content: Callable[[str], str | None]
     """Returns the content of the file of that name."""
-    report: Report
+    report: Diagnostics
     resources: frozenset[str] = frozenset()
     """The names of all resources that no condition has removed."""
     is_child: bool = False
@@ -101,15 +103,16 @@ def _is_it_misspelt(name: str, path: Path, scope: Scope) -> None:
     if name in versions.EVERY:
         since = versions.since(name)
         if since and since > scope.version.name:
-            scope.report.odd(what, path, f"it exists from {since} on")
+            scope.report.warn(what, path, f"it exists from {since} on")
     elif hint := _near(name, scope.version.name):
-        scope.report.odd(what, path, hint)
+        scope.report.warn(what, path, hint)
 
 
 @functools.lru_cache(maxsize=1000)
 def _near(name: str, version: str) -> str:
     """Return the hint that a function of that version may have been meant, or nothing."""
-    return meant(name, versions.VERSIONS[version].functions, 0.84)
+    plain = name.islower() or name.startswith("Fn::")  # no other name of a function has capitals
+    return meant(name, versions.VERSIONS[version].functions, CERTAIN) if plain else ""
 
 
 def _call(name: str, args: Json, path: Path, scope: Scope) -> Tree:

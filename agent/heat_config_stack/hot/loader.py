@@ -6,7 +6,11 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Place
 from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
 from heat_config_stack.hot import capabilities, environment, parameters
 from heat_config_stack.hot.capability_choice import Choice
@@ -16,9 +20,6 @@ from heat_config_stack.hot.source import Source
 from heat_config_stack.hot.template import Template
 from heat_config_stack.hot.text import heat_text
 from heat_config_stack.hot.versions import OTHERS
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Place
-from heat_config_stack.language.report import Report, ordered
 
 
 def load(source: Json, identity: Identity) -> Definition:
@@ -79,7 +80,7 @@ def _examined(
     try:
         root = Template(source.template.name, source.template.text)
     except Invalid as invalid:
-        reports = [Report(text) for text in texts]  # their mistakes are shown as well
+        reports = [Diagnostics(text) for text in texts]  # their mistakes are shown as well
         for text, report in zip(texts, reports, strict=True):
             environment.read(text, report)
             mistakes += report.mistakes
@@ -99,9 +100,9 @@ def _examined(
     )
     made, more = definition(root, circumstances)
     conceal = made.conceal
-    mistakes = [mistake.concealed(conceal) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
+    mistakes = [mistake.concealed(conceal.text) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
     warnings = [
-        warning.concealed(conceal)
+        warning.concealed(conceal.text)
         for warning in capabilities.once((*merged.warnings, *choice.warnings, *made.warnings))
     ]
     return made, ordered(mistakes), ordered(warnings)

@@ -8,13 +8,14 @@ from dataclasses import replace
 from enum import Enum
 from typing import Any
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.words import among, meant
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks import strict_json
 from heat_config_stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
 from heat_config_stack.hot.text import heat_text
 from heat_config_stack.hot.values import UNKNOWN
 from heat_config_stack.hot.versions import Version
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.report import Report, meant
 
 TYPES = {
     "string": "string",
@@ -33,7 +34,7 @@ _STAGE = "parameters"
 # Declarations.
 
 
-def schemas(section: Mapping[str, Json], version: Version, report: Report) -> dict[str, Schema]:
+def schemas(section: Mapping[str, Json], version: Version, report: Diagnostics) -> dict[str, Schema]:
     """Return the schemas of the parameters whose declarations have no mistakes."""
     sound: dict[str, Schema] = {}
     for name, declared in section.items():
@@ -44,26 +45,26 @@ def schemas(section: Mapping[str, Json], version: Version, report: Report) -> di
     return sound
 
 
-def _schema(name: str, declared: Json, version: Version, report: Report) -> Schema | None:
+def _schema(name: str, declared: Json, version: Version, report: Diagnostics) -> Schema | None:
     path: Path = ("parameters", name)
     if not isinstance(declared, dict):
-        report.wrong(f"Invalid parameter ({name}), expected a mapping", path, "it needs a type at least", _STAGE)
+        report.wrong(f"Invalid parameter ({name}), expected a mapping", path, "it needs a type at least", kind=_STAGE)
         return None
     for key in declared:
         if key not in version.parameter_keys:
             hint = meant(key, version.parameter_keys)
-            report.wrong(f"Invalid key '{key}' for parameter ({name})", (*path, key), hint, _STAGE)
+            report.wrong(f"Invalid key '{key}' for parameter ({name})", (*path, key), hint, kind=_STAGE)
     if "type" not in declared:
-        report.wrong(f"Missing parameter type for parameter: {name}", path, f"one of {', '.join(TYPES)}", _STAGE)
+        report.wrong(f"Missing parameter type for parameter: {name}", path, f"one of {', '.join(TYPES)}", kind=_STAGE)
     elif str(declared["type"]) not in TYPES:
-        hint = meant(str(declared["type"]).lower(), TYPES, 0.6) or f"one of {', '.join(TYPES)}"
-        report.wrong(f"Invalid type ({declared['type']})", (*path, "type"), hint, _STAGE)
+        hint = among(declared["type"], TYPES, "one of")
+        report.wrong(f"Invalid type ({declared['type']})", (*path, "type"), hint, kind=_STAGE)
     tags = declared.get("tags")
     if "tags" in declared and not isinstance(tags, list):
-        report.wrong(f"Tags property should be a list for parameter: {name}", (*path, "tags"), "", _STAGE)
+        report.wrong(f"Tags property should be a list for parameter: {name}", (*path, "tags"), kind=_STAGE)
     for key in ("hidden", "immutable"):
         if not isinstance(declared.get(key, False), bool) and declared.get(key) is not None:
-            report.odd(f"{key} should be true or false: Heat takes it for {bool(declared[key])}", (*path, key))
+            report.warn(f"{key} should be true or false: Heat takes it for {bool(declared[key])}", (*path, key))
     return Schema(
         name,
         str(declared.get("type")),
@@ -81,42 +82,42 @@ def _text(value: Json) -> str:
     return "" if value is None else str(value)
 
 
-def _constraints(section: Json, name: str, version: Version, report: Report) -> list[Constraint]:
+def _constraints(section: Json, name: str, version: Version, report: Diagnostics) -> list[Constraint]:
     path: Path = ("parameters", name, "constraints")
     if section is None:
         return []
     if not isinstance(section, list):
         problem = f"Invalid parameter constraints for parameter {name}, expected a list"
-        report.wrong(problem, path, "begin each constraint with a dash", _STAGE)
+        report.wrong(problem, path, "begin each constraint with a dash", kind=_STAGE)
         return []
     found = (_constraint(each, (*path, index), version, report) for index, each in enumerate(section))
     return [each for each in found if each]
 
 
-def _constraint(entry: Json, path: Path, version: Version, report: Report) -> Constraint | None:
+def _constraint(entry: Json, path: Path, version: Version, report: Diagnostics) -> Constraint | None:
     if not isinstance(entry, dict):
-        report.wrong("Invalid parameter constraints, expected a mapping", path, "", _STAGE)
+        report.wrong("Invalid parameter constraints, expected a mapping", path, kind=_STAGE)
         return None
     for key in entry:
         if key not in constraints.APPLIES and key != "description":
             hint = meant(key, constraints.APPLIES)
-            report.wrong(f"Invalid key '{key}' for parameter constraints", (*path, key), hint, _STAGE)
+            report.wrong(f"Invalid key '{key}' for parameter constraints", (*path, key), hint, kind=_STAGE)
             return None
     kinds = [kind for kind in version.constraints if kind in entry]
     if not kinds:
         hint = "modulo exists from 2017-02-24 on" if "modulo" in entry else f"one of {', '.join(version.constraints)}"
-        report.wrong("No constraint expressed", path, hint, _STAGE)
+        report.wrong("No constraint expressed", path, hint, kind=_STAGE)
         return None
     kind, *others = kinds
     for other in others:
-        report.odd(
+        report.warn(
             f"{other} is not checked: of the constraints in one entry only {kind} counts",
             (*path, other),
             "give it a dash of its own",
         )
     problem = constraints.declared(kind, entry[kind])
     if problem:
-        report.wrong(problem, (*path, kind), "", _STAGE)
+        report.wrong(problem, (*path, kind), kind=_STAGE)
         return None
     return Constraint(kind, entry[kind], _text(entry.get("description")))
 
@@ -152,7 +153,7 @@ def values(
     declared: Mapping[str, Schema],
     assigned: Mapping[str, Json],
     defaults: Mapping[str, Json],
-    report: Report,
+    report: Diagnostics,
     places: Mapping[str, Place],
     *,
     known: bool,
@@ -164,7 +165,7 @@ def values(
     `places` has the positions of values in environments. If not `checked`, a wrong value is `UNKNOWN` too, and no
     mistake.
     """
-    values_report = report if checked else Report(heat_text("", "", _STAGE))
+    values_report = report if checked else Diagnostics(heat_text("", "", _STAGE))
     doubtful = set()
     for name, schema in declared.items():
         is_replaced = default is not Default.CHECKED and defaults.get(name) is not None
@@ -187,7 +188,7 @@ def values(
     return parameters
 
 
-def _is_well_declared(name: str, schema: Schema, report: Report, default: Default) -> bool:
+def _is_well_declared(name: str, schema: Schema, report: Diagnostics, default: Default) -> bool:
     """Return whether a declaration has no mistakes, its default included. Mistakes go to the report."""
     path: Path = ("parameters", name)
     before = len(report.mistakes)
@@ -208,11 +209,11 @@ def _is_well_declared(name: str, schema: Schema, report: Report, default: Defaul
     return len(report.mistakes) == before
 
 
-def _report_default(schema: Schema, problem: str, report: Report, default: Default) -> None:
-    """Report a default that its own parameter cannot have."""
+def _report_default(schema: Schema, problem: str, report: Diagnostics, default: Default) -> None:
+    """Diagnostics a default that its own parameter cannot have."""
     path, said = ("parameters", schema.name, "default"), f"Parameter '{schema.name}' is invalid: {problem}"
     if default is Default.WARNED:
-        report.odd(said, path, f"unless parameter_defaults give {schema.name} a value")
+        report.warn(said, path, f"unless parameter_defaults give {schema.name} a value")
     else:
         report.wrong(said, path)
 
@@ -225,7 +226,7 @@ def _as_written(schema: Schema) -> Json:
     return [str(each) for each in default] if isinstance(default, list) else str(default).split(",")
 
 
-def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, *, known: bool) -> Tree:
+def _value(schema: Schema, assigned: Json, report: Diagnostics, place: Place | None, *, known: bool) -> Tree:
     path: Path = ("parameters", schema.name)
     value = schema.default if assigned is None else assigned
     if value is None:
@@ -240,7 +241,7 @@ def _value(schema: Schema, assigned: Json, report: Report, place: Place | None, 
         return UNKNOWN
     if schema.type == "string" and isinstance(value, list | dict):
         shown = "******" if schema.secret else repr(typed)
-        report.odd(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {shown}", path)
+        report.warn(f"a {type(value).__name__} is given for {schema.name}, which is text: it becomes {shown}", path)
     for constraint in schema.constraints:
         if TYPES[schema.type] not in constraints.APPLIES[constraint.kind]:
             continue

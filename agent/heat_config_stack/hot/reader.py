@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks.files import take
+from heat_config_stack.definition.files import File, Files, Unread, needed, path_of, written
 from heat_config_stack.hot.registry import is_template, templates
 from heat_config_stack.hot.source import Source
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File, Files, Unread, needed, path_of, written
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.text import Text
 
 
 def read(

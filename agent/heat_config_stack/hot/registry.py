@@ -20,10 +20,10 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Iterator, Mapping
 
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import MappedType
 from heat_config_stack.hot.source import base_of
-from heat_config_stack.language.positions import Json, Path
-from heat_config_stack.language.report import Report
 
 HOOKS = ("pre-create", "pre-update", "pre-delete", "post-create", "post-update", "post-delete")
 RESTRICTED = ("update", "replace")
@@ -182,14 +182,14 @@ def _removed(entries: Mapping[str, Json], path: Path) -> dict[str, Json]:
     return kept
 
 
-def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_registry",)) -> dict[str, Json]:
+def read(section: Mapping[str, Json], report: Diagnostics, path: Path = ("resource_registry",)) -> dict[str, Json]:
     """Return the section without the entries that a null removes. Mistakes go to the report."""
     mappings: dict[str, Json] = {}
     for name, value in section.items():
         at = (*path, name)
         if name == "resources" and path == ("resource_registry",) and not isinstance(value, dict):
             kind = "environment" if isinstance(value, list) else "validate"
-            report.wrong("resources are a map of names to what holds for each", at, "remove it", kind)
+            report.wrong("resources are a map of names to what holds for each", at, "remove it", kind=kind)
         elif name in _SETTINGS:
             if value is not None:
                 _check_words(name, value, report, at)
@@ -202,7 +202,7 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
             mappings[name] = read(value, report, at)
         elif path == ("resource_registry", "resources"):
             problem = f"the entry of the resource {name} must be a map, not {value!r}"
-            report.wrong(problem, at, "", "validate" if isinstance(value, str) else "environment")
+            report.wrong(problem, at, kind="validate" if isinstance(value, str) else "environment")
         elif isinstance(value, str) or is_template(name):  # a template stands for itself, and the value is ignored
             mappings[name] = value if isinstance(value, str) else name
         elif isinstance(value, list):
@@ -210,26 +210,26 @@ def read(section: Mapping[str, Json], report: Report, path: Path = ("resource_re
                 mappings[name] = value
         else:
             problem = f"a type is mapped to another type or to a template, not to {value!r}"
-            report.wrong(problem, at, "", "environment")
+            report.wrong(problem, at, kind="environment")
     return mappings
 
 
-def _is_sound(name: str, value: list[Json], report: Report, path: Path) -> bool:
+def _is_sound(name: str, value: list[Json], report: Diagnostics, path: Path) -> bool:
     """Return whether a list has only templates and is for one type. Mistakes go to the report."""
     wrong = [index for index, each in enumerate(value) if not _names_template(each)]
     for index in wrong:
         problem = f"a list has templates, of which one is chosen, not {value[index]!r}"
         report.wrong(
-            problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", "environment"
+            problem, (*path, index), f"the name of a template ends with {' or '.join(TEMPLATES)}", kind="environment"
         )
     if not value:
-        report.wrong("a list with no template in it stands for nothing", path, "", "environment")
+        report.wrong("a list with no template in it stands for nothing", path, kind="environment")
     if name.endswith("*") or name == "base_url":
-        report.wrong(f"a list of templates belongs to one type, and {name} is not a type", path, "", "environment")
+        report.wrong(f"a list of templates belongs to one type, and {name} is not a type", path, kind="environment")
     return bool(value) and not wrong and not name.endswith("*") and name != "base_url"
 
 
-def _check_words(name: str, value: Json, report: Report, path: Path) -> None:
+def _check_words(name: str, value: Json, report: Diagnostics, path: Path) -> None:
     words, what, rest = _SETTINGS[name]
     if not isinstance(value, str | list) or not set(map(str, _words(value))) <= set(words):
-        report.wrong(f'Invalid {what} "{value}" {rest}: {", ".join(words)}', path, "", "environment")
+        report.wrong(f'Invalid {what} "{value}" {rest}: {", ".join(words)}', path, kind="environment")

@@ -6,10 +6,10 @@ import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.model.positions import Json
+from heat_config_stack.definition.files import File, beside
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import File, beside
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
 
 
 def base_of(registry: Mapping[str, Json], base: str) -> str:

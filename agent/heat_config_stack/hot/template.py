@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import ParameterGroup, Schema
 from heat_config_stack.hot import capabilities, versions
 from heat_config_stack.hot.parameters import PSEUDO, schemas
 from heat_config_stack.hot.text import heat_text
 from heat_config_stack.hot.versions import Version
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.report import Report, meant
 
 _KEY = "heat_template_version"
 
@@ -47,9 +49,9 @@ class Template:
         self.groups = tuple(self._groups(report))
         self.mistakes, self.warnings = report.mistakes, report.warnings
 
-    def report(self) -> Report:
+    def report(self) -> Diagnostics:
         """Return a report for this text."""
-        return Report(self.text)
+        return Diagnostics(self.text)
 
     def section(self, name: str) -> Mapping[str, Json]:
         """Return a section that is a map; a missing or empty section, or one of another type, is an empty map."""
@@ -90,26 +92,26 @@ class Template:
             raise self._refuse(problem, (_KEY,), meant(self.sections[_KEY], versions.VERSIONS), "template")
         return version
 
-    def _check_sections(self, report: Report) -> None:
+    def _check_sections(self, report: Diagnostics) -> None:
         for name in self.sections:
             if name not in self.version.sections:
-                hint = meant(name.lower(), self.version.sections)
+                hint = meant(name, self.version.sections)
                 if name == "conditions":
                     hint = "conditions exist from 2016-10-14 on"
-                report.wrong(f"The template section is invalid: {name}", (name,), hint, "template")
+                report.wrong(f"The template section is invalid: {name}", (name,), hint, kind="template")
         if "capabilities" in self.sections:
-            report.odd(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)
+            report.warn(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)
         for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
             section = self.sections.get(name)
             if section and not isinstance(section, dict):
                 what = f'The section "{name}" must be a map of names, not a {type(section).__name__}'
-                report.wrong(what, (name,), "each name begins a line, and ends with a colon", kind)
+                report.wrong(what, (name,), "each name begins a line, and ends with a colon", kind=kind)
         conditions = self.sections.get("conditions", {})
         if "conditions" in self.version.sections and not isinstance(conditions, dict):
             section = "null" if conditions is None else f"a {type(conditions).__name__}"
             report.wrong(f"Condition definitions must be a map. Found {section} instead", ("conditions",), "remove it")
 
-    def _groups(self, report: Report) -> list[ParameterGroup]:
+    def _groups(self, report: Diagnostics) -> list[ParameterGroup]:
         section = self.sections.get("parameter_groups")
         if not section:
             return []
@@ -121,7 +123,7 @@ class Template:
         made = [self._group(each, ("parameter_groups", index), seen, report) for index, each in enumerate(section)]
         return [each for each in made if each]
 
-    def _group(self, group: Json, at: Path, seen: set[str], report: Report) -> ParameterGroup | None:
+    def _group(self, group: Json, at: Path, seen: set[str], report: Diagnostics) -> ParameterGroup | None:
         if not isinstance(group, dict):
             report.wrong("Parameter Groups error: a group is a map with label and parameters", at)
             return None
@@ -131,7 +133,7 @@ class Template:
             problem = "The parameters of parameter group should be a list."
             if names is None:
                 problem = "The parameters must be provided for each parameter group."
-            report.wrong(f"Parameter Groups error: {problem}", ("parameter_groups", label), "", at=at)
+            report.wrong(f"Parameter Groups error: {problem}", ("parameter_groups", label), at=at)
             return None
         for index, name in enumerate(names):
             problem, hint = "", ""

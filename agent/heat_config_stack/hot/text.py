@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Language, Text
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Place
 from heat_config_hooks.yaml_schema import YAML_1_1
 from heat_config_stack.definition import limits
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Place
-from heat_config_stack.language.text import Language, Text
 
 HEAT = Language("Heat", YAML_1_1, json_first=True)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, requires, resolve, select
-from heat_config_stack.language.positions import Json, Path
 
 NOTHING = object()
 """The value of an `if` without an else: the entry or item with it is left out."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 import heat_config_hooks
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.words import among
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Path
 from heat_config_stack.definition import Definition, Interface, ResourceDefinition
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Path
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE
@@ -31,11 +32,11 @@ def warnings(definition: Definition, types: Types, tools: Collection[str]) -> li
 
     `tools` are those that are installed.
     """
-    found = [warning.concealed(definition.conceal) for warning in _of_resources(definition, types, tools)]
+    found = [warning.concealed(definition.conceal.text) for warning in _of_resources(definition, types, tools)]
     for child in validation.children(definition, types):
         made = child.definition
         for warning in (*made.warnings, *_of_resources(made, types, tools)):
-            hidden = warning.concealed(made.conceal).concealed(definition.conceal).under(*child.path)
+            hidden = warning.concealed(made.conceal.text).concealed(definition.conceal.text).under(*child.path)
             found.append(replace(hidden, place=hidden.place or child.place))
     return found
 
@@ -131,15 +132,10 @@ def _of_component(definition: Definition, name: str, configs: Any, tools: Collec
         for position, action in enumerate(actions if isinstance(actions, list) else ()):
             if isinstance(action, str) and action not in ACTIONS:
                 problem = f"a stack has no action {action}: the config never runs for it"
-                yield definition.mistake(problem, (*path, "actions", position), _meant(action.upper(), ACTIONS))
+                yield definition.mistake(problem, (*path, "actions", position), among(action, ACTIONS, "one of"))
         tool = config.get("tool")
         if isinstance(tool, str) and tool not in tools:
             problem = f"no hook for the tool {tool} is installed on this machine: the config fails here"
             package = heat_config_hooks.COMPAT_PACKAGE if heat_config_hooks.absent(tool) else ""
-            hint = f"install the package {package}" if package else _meant(tool, tools)
+            hint = f"install the package {package}" if package else among(tool, tools, "one of")
             yield definition.mistake(problem, (*path, "tool"), hint)
-
-
-def _meant(word: str, words: Collection[str]) -> str:
-    close = difflib.get_close_matches(word, words, 1, 0.7) if len(word) < 100 else []
-    return f"did you mean {close[0]}?" if close else f"one of {', '.join(words)}"

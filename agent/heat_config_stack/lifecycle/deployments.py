@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.model.positions import Json
 from heat_config_hooks.reply import status_code
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
 from heat_config_stack.records.store import Memory

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heat_config_agent.model.errors import PASSING, StateError
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes, strict_json
-from heat_config_stack.language.positions import Json
 
 HERE = "127.0.0.1"
 LIMIT = 1 << 16

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack import definition as plain
 from heat_config_stack.definition import Definition, Environment, Identity, MappedType, Unresolved
 from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records.exception import EntityNotFound
 from heat_config_stack.records.records import (
     COMPLETE,

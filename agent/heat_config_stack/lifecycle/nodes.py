@@ -9,8 +9,8 @@ from heat_config_stack.records.records import COMPLETE, DELETE, FAILED, IN_PROGR
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from heat_config_agent.model.positions import Json
     from heat_config_stack.definition import NodeDefinition
-    from heat_config_stack.language.positions import Json
     from heat_config_stack.lifecycle.live import Stack
     from heat_config_stack.records.records import ResourceRecord
 

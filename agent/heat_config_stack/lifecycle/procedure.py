@@ -12,7 +12,9 @@ import time
 from collections.abc import Generator, Hashable, Mapping
 from typing import TypeAlias
 
+from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import OPERATION, ResourceDefinition, Tree, Unresolved, resolve
 from heat_config_stack.definition.procedures import (
     DEPLOY,
@@ -24,8 +26,6 @@ from heat_config_stack.definition.procedures import (
     Step,
     Steps,
 )
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition.procedures import UNDEPLOY
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import records

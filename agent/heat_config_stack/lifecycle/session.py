@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, StateError, UsageError, blame
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import procedure, traversal, validation
 from heat_config_stack.lifecycle.live import Servers, Stack, World
 from heat_config_stack.lifecycle.meanwhile import carry_on

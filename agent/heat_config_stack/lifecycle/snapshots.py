@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, UsageError, blame
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import among
 from heat_config_stack.lifecycle import traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, definition_of

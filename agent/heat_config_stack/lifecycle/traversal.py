@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition
 from heat_config_stack.definition.procedures import DEPLOY
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.lifecycle import deployments, procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.steps import Node, Traversal

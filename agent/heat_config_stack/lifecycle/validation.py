@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from heat_config_agent.diagnostics.mistakes import OF_VALUE, Invalid
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import UsageError, blame
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
+from heat_config_hooks.words import CERTAIN
 from heat_config_stack.definition import (
     Definition,
     Identity,
@@ -19,8 +23,6 @@ from heat_config_stack.definition import (
     requires,
 )
 from heat_config_stack.definition import Schema as ParameterSchema
-from heat_config_stack.language.mistakes import OF_VALUE, Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
 from heat_config_stack.lifecycle.live import Stack, World, section_of
 from heat_config_stack.records.exception import EntityNotFound, StackValidationFailed
 from heat_config_stack.records.records import DeploymentRecord, StackRecord
@@ -67,7 +69,7 @@ def mistakes(
     """
     conceal = definition.conceal
     for each in _mistakes(definition, types, owner, count or _Count(), creating=creating):
-        yield each.concealed(conceal)
+        yield each.concealed(conceal.text)
 
 
 def _mistakes(
@@ -88,7 +90,7 @@ def _mistakes(
         try:
             resources[name] = stack.as_defined(name)
         except EntityNotFound as error:
-            hint = _meant(definition.resources[name].type)
+            hint = meant(definition.resources[name].type, heat_types.names(), CERTAIN)
             yield definition.mistake(str(error), ("resources", name, "type"), hint)
         except Invalid as error:
             yield from error.mistakes
@@ -109,12 +111,6 @@ def _mistakes(
             except BaseException as error:  # noqa: BLE001  # attributes of plug-ins may raise anything
                 problem = f"{type(error).__name__}: {blame(error)}"
                 yield definition.mistake(problem, ("resources", need.resource))
-
-
-def _meant(type_: str) -> str:
-    """Return a hint with the type that an unknown one may be a misspelling of."""
-    close = difflib.get_close_matches(type_, heat_types.names(), 1, 0.8)
-    return f"did you mean {close[0]}?" if close else ""
 
 
 def _of_resource(

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
 from heat_config_stack.definition import OPERATION
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records.records import ConfigRecord, ResourceRecord, StackRecord
 
 VARIABLE = "HEAT_STACK_FILES"

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from heat_config_agent.model.positions import Json
 from heat_config_agent.state import record_file
-from heat_config_stack.language.positions import Json
 
 _ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each line
 

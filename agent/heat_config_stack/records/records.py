@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
-from heat_config_agent.deployments.redaction import BESIDE
-from heat_config_stack.language.positions import Json
+from heat_config_agent.masking.redaction import BESIDE
+from heat_config_agent.model.positions import Json
 
 INIT, CREATE, UPDATE, DELETE = "INIT", "CREATE", "UPDATE", "DELETE"
 SUSPEND, RESUME, CHECK, ROLLBACK, ADOPT = "SUSPEND", "RESUME", "CHECK", "ROLLBACK", "ADOPT"

@@ -6,8 +6,8 @@ down cannot be known, and does not count. What had passed before it is noted fro
 
 from __future__ import annotations
 
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records.records import ResourceRecord
 
 NOTED = 30.0

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.model.errors import LockedError, StateError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.state import record_file
 from heat_config_agent.state.record_file import RecordFile
 from heat_config_hooks import files
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records import lines
 from heat_config_stack.records.kept_files import KeptFiles
 from heat_config_stack.records.lines import Damage, Line

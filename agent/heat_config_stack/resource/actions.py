@@ -10,10 +10,10 @@ from collections.abc import Generator, Hashable, Iterable, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import StateError, blame
+from heat_config_agent.model.positions import Json, dotted
 from heat_config_stack.definition import Unresolved
-from heat_config_stack.language.positions import Json, dotted
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.exception import ResourceFailure, UpdateReplace
 from heat_config_stack.records.records import ADOPT, CHECK, COMPLETE, CREATE, DELETE, FAILED, IN_PROGRESS, INIT, UPDATE

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.resource.config_service import ConfigService
 from heat_config_stack.resource.host import Host

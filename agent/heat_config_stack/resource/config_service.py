@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack import definition
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.records import ConfigRecord
 from heat_config_stack.records.store import Memory

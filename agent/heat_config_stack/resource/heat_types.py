@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.model.positions import Path as Keys
 from heat_config_stack.definition import Later, Tree
-from heat_config_stack.language.positions import Path as Keys
 from heat_config_stack.resource import attributes, constraints
 from heat_config_stack.resource.properties import Schema
 from heat_config_stack.resource.support import SUPPORTED, SupportStatus

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_stack import definition
 from heat_config_stack.definition import Definition, Environment
 from heat_config_stack.records.records import ResourceRecord, StackRecord

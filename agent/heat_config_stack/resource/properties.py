@@ -9,10 +9,10 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.model.positions import Json, Path, dotted
 from heat_config_stack import definition
 from heat_config_stack.definition import Later, Tree, Unresolved, requires
 from heat_config_stack.definition import limits as bounds
-from heat_config_stack.language.positions import Json, Path, dotted
 from heat_config_stack.resource import constraints as limits
 from heat_config_stack.resource.support import SupportStatus
 from heat_config_stack.resource.translation import TranslationRule, extends, removed, translated

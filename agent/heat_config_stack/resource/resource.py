@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 from uuid import UUID
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack import definition
 from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.records.exception import UpdateReplace
 from heat_config_stack.records.records import ResourceRecord

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, ResourceDefinition
-from heat_config_stack.language.positions import Json
 
 _PAUSE = re.compile(r"PT(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)S)?")
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.resource.properties import Properties, Schema, shown
 
 Resolve: TypeAlias = Callable[[Tree], Json]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator, Mapping
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.resource import attributes, constraints, heat_types
 from heat_config_stack.resource.properties import Schema, schemata
 from heat_config_stack.resource.resource import PLUGINS, Resource

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 
 HOT, CFN = "hot", "cfn"
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Look, Need, Tree
-from heat_config_stack.language.positions import Json
 
 
 class Unknown(Later):

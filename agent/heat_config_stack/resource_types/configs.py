@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import yaml
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception
 from heat_config_stack.resource.attributes import Schema as Attribute

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records

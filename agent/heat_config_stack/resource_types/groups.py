@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, ResourceDefinition, limits
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception
 from heat_config_stack.records.records import CREATE, ResourceRecord

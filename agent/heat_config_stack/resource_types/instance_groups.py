@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, ResourceDefinition, requires
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.records.records import CREATE
 from heat_config_stack.resource import rolling

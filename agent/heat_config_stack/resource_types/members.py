@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Definition, Identity, ResourceDefinition, limits
-from heat_config_stack.language.positions import Json, Path
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception
 from heat_config_stack.records.records import CREATE, FAILED, ResourceRecord

@@ -10,7 +10,7 @@ from email.mime.text import MIMEText
 from pathlib import PurePath
 from typing import Any, ClassVar
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.resource.constraints import AllowedValues
 from heat_config_stack.resource.properties import Schema

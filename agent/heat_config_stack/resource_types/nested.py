@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import steps, traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records

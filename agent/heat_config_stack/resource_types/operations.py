@@ -11,11 +11,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import ROOT, Unresolved, resolve
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import deployments, nodes
 from heat_config_stack.records import exception, kept_files
-from heat_config_stack.records.records import ConfigRecord
+from heat_config_stack.records.records import CREATE, FAILED, ConfigRecord, ResourceRecord
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute
 from heat_config_stack.resource.config_service import new_config
@@ -44,6 +44,16 @@ _SURROUNDINGS = f"{_PREFIX}surroundings"
 _MADE, _OPEN, _RUN, _OUTPUTS = "made", "open", "run", "outputs"
 """The data of the resource: whether what makes has run, whether an action was begun and has not succeeded, the id of
 the last run of what makes, and the outputs of each operation."""
+
+
+def repeat(record: ResourceRecord, *, as_new: bool) -> None:
+    """Have the next update repeat the action of a deployment or an operation; with `as_new`, have it run for CREATE."""
+    record.status = FAILED
+    if as_new:
+        record.action = CREATE
+    if _MADE in record.data:
+        record.data[_OPEN] = True
+        record.data[_MADE] = record.data[_MADE] and not as_new
 
 
 class Operation(SoftwareDeployment):

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Identity, Later, ResourceDefinition, limits
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import traversal
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records

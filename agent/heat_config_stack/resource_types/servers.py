@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from typing import ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.lifecycle import nodes
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.attributes import select_from_attribute

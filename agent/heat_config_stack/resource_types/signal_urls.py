@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.records.exception import UpdateReplace
 from heat_config_stack.resource.attributes import Schema as Attribute

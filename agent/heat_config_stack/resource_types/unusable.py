@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NoReturn
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.records import exception
 from heat_config_stack.resource.resource import Resource
 

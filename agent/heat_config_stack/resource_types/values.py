@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.records import exception, records
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.constraints import AllowedValues, CustomConstraint, Range

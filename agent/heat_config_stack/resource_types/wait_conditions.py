@@ -7,8 +7,8 @@ import secrets
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import requires
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records, spans
 from heat_config_stack.records.records import CHECK, COMPLETE, CREATE, IN_PROGRESS, INIT, RESUME, UPDATE

@@ -14,6 +14,7 @@ from typing import Any
 from heat_config_hooks import protocol, strict_yaml
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.values import dataclass
+from heat_config_hooks.words import closest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 """The name of a container, as docker and podman define it."""
@@ -118,11 +119,9 @@ def _reason(name: str, key: str, action: str) -> str:
         return f"the container is named {name}, as its key in the config"
     if key in _KEYS["run"]:
         return f"it applies to action: run, not to action: {action}"
-    import difflib  # noqa: PLC0415  # needed for mistyped keys only
-
-    close = difflib.get_close_matches(key, _KEYS[action], n=1)
+    close = closest(key, _KEYS[action])
     known = ", ".join(sorted(_KEYS[action]))
-    return f"docker-cmd has no such key; {f'did you mean {close[0]}?' if close else f'the keys are {known}'}"
+    return f"docker-cmd has no such key; {f'did you mean {close}?' if close else f'the keys are {known}'}"
 
 
 def _text(value: object, path: str) -> str:

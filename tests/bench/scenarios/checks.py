@@ -12,9 +12,9 @@ from unittest import mock
 
 from bench.scenario import OURS, Figure, Goal, Sample, Scenario, Subject
 from heat_config_stack.definition import Identity, limits
+from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.files import File
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource_types import known_types
 

@@ -12,7 +12,6 @@ import heat_config_hooks
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.settings import policy
 from heat_config_hooks.errors import MissingTool
-from heat_config_stack.tosca.files import processors
 
 SENTENCE = "the hook for the tool 'kubelet' is not installed; install the package heat-config-agent-compat"
 
@@ -53,17 +52,6 @@ def test_a_hook_that_is_not_installed_names_its_package() -> None:
 def test_a_policy_may_name_its_tools() -> None:
     """A policy of a machine on which the package was installed keeps the agent working."""
     assert policy._words("tools", "script, kubelet") == ("script", "kubelet")  # noqa: SLF001
-
-
-@pytest.mark.usefixtures("without")
-def test_a_service_names_the_package() -> None:
-    """A check of a TOSCA service template warns of a recipe for Chef."""
-    processors.lacking.cache_clear()
-    package = heat_config_hooks.COMPAT_PACKAGE
-    try:
-        assert processors.lacking("chef") == (package, f"install the package {package}")
-    finally:
-        processors.lacking.cache_clear()
 
 
 def test_the_agent_starts_without_the_package() -> None:

@@ -137,7 +137,7 @@ def _talk(process: subprocess.Popen[bytes], request: bytes, end: float) -> tuple
 
 def _reason(complaint: bytes, value: bytes) -> str:
     """Return the last line of a standard error; what the provider has also printed as a secret is masked in it."""
-    from heat_config_agent.deployments import redaction  # noqa: PLC0415  # most providers do not fail
+    from heat_config_agent.masking import redaction  # noqa: PLC0415  # most providers do not fail
     from heat_config_agent.model.deployment import Input  # noqa: PLC0415
 
     printed = Input(name="secret", value=value.decode("utf-8", "replace"), hidden=True)

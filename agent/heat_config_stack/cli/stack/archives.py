@@ -11,15 +11,15 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
 from heat_config_stack.cli.languages import TOSCA
 from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
+from heat_config_stack.definition.files import needed
 from heat_config_stack.hot import exchange
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.language.files import needed
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import snapshots
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import COMPLETE, SnapshotRecord

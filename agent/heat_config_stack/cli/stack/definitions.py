@@ -6,10 +6,10 @@ import argparse
 from pathlib import Path
 
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.definition import Definition, Identity
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import new_id
 from heat_config_stack.resource.types import Types
@@ -51,7 +51,7 @@ def _check_cleared(options: argparse.Namespace, definition: Definition, stack: S
     known = {**definition.parameters, **(stack.defined.parameters if stack.defined else {})}
     for name in options.clear_parameter:
         if name not in known:
-            from heat_config_stack.language.report import among  # noqa: PLC0415  # only after mistakes
+            from heat_config_agent.diagnostics.words import among  # noqa: PLC0415  # only after mistakes
 
             raise UsageError(f"--clear-parameter names no parameter {name!r}", hint=among(name, known))
 

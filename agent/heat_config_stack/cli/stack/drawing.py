@@ -7,7 +7,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.state import journal
 from heat_config_stack.cli import template_options
@@ -18,7 +19,6 @@ from heat_config_stack.cli.stack.operations import with_mistakes
 from heat_config_stack.cli.stack.timeline import Span
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.records import listing
 
 _BAR = 40

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord

@@ -11,8 +11,8 @@ from typing import Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.canvas import Canvas
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.deployments.redaction import OPEN
 from heat_config_agent.engine.report import Report
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass

@@ -7,11 +7,11 @@ import json
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli.stack import sessions
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_stack.definition import Unresolved, resolve
-from heat_config_stack.language.report import meant
 from heat_config_stack.lifecycle import nodes
 from heat_config_stack.lifecycle.live import Stack
 

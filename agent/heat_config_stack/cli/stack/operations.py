@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.stack import definitions, origin, sessions, signatures, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
 from heat_config_stack.definition import Definition
-from heat_config_stack.language.mistakes import Invalid
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
@@ -42,10 +43,10 @@ def with_mistakes(command: Command) -> Command:
         try:
             return command(options)
         except Invalid as invalid:
-            from heat_config_stack.cli.mistakes import mistake_line  # noqa: PLC0415  # only after mistakes
+            from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # only after mistakes
 
             for each in invalid.mistakes:
-                terminal.say(mistake_line(each, "error", "bad", invalid.conceal), error=True)
+                terminal.say(mistake_line(each), error=True)
             return ExitCode.USAGE
 
     return run
@@ -60,12 +61,11 @@ def _warned(settings: Settings, definition: Definition) -> None:
     found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
     if not found:
         return
-    from heat_config_stack.cli.mistakes import mistake_line  # noqa: PLC0415  # few templates have warnings
+    from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # few templates have warnings
     from heat_config_stack.hot import capabilities  # noqa: PLC0415
-    from heat_config_stack.language.report import ordered  # noqa: PLC0415
 
     for each in ordered(advice.once(capabilities.once(found))):
-        terminal.say(mistake_line(each, "warning", "warn", definition.conceal), error=True)
+        terminal.say(mistake_line(each.concealed(definition.conceal.text), "warning", "warn"), error=True)
 
 
 @with_mistakes
@@ -283,7 +283,6 @@ def _check_server(settings: Settings, server: str | None, definition: Definition
     if not server or definition is None:
         return
     from heat_config_stack.cli.stack import forecast  # noqa: PLC0415  # few commands name a server
-    from heat_config_stack.language.report import meant  # noqa: PLC0415
 
     ids = {each.name: each.physical for each in stack.records()} if stack else {}
     types = _types(settings)

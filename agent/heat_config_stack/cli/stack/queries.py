@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_stack.cli.stack import values
 from heat_config_stack.records import listing
@@ -157,7 +158,6 @@ def _check_resource(root: Stack, path: str | None) -> None:
 
 
 def _among(name: str, names: Iterable[str]) -> str:
-    from heat_config_stack.language.report import among  # noqa: PLC0415  # only after mistakes
 
     return among(name, names)
 

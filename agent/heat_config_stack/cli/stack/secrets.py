@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heat_config_agent.deployments.redaction import Concealer, is_secret
+from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 
 if TYPE_CHECKING:
-    from heat_config_stack.language.positions import Json
+    from heat_config_agent.model.positions import Json
     from heat_config_stack.lifecycle.live import Stack
 
 HIDDEN = "******"

@@ -10,12 +10,12 @@ from typing import Any
 
 from heat_config_agent.cli.machine_facts import machine_facts
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import strict_yaml
 from heat_config_hooks.files import take
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.stack import signatures
 from heat_config_stack.definition import Definition, Identity
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.compilation import loader, reader
 from heat_config_stack.tosca.files.source import Source
 

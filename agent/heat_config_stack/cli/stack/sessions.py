@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, record_file
 from heat_config_agent.state.records import Reader
@@ -20,8 +22,6 @@ from heat_config_hooks import processes
 from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
 from heat_config_stack.definition import Definition, Identity
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import among, meant
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
@@ -270,16 +270,17 @@ def deployment_at(settings: Settings, name: str, path: str) -> tuple[Path, str]:
     return listing.folder(settings.state, name), matches[-1]
 
 
-def deployments_named(settings: Settings, resource: str) -> list[str]:
-    """Return the full names, `STACK/RESOURCE`, of the deployments of a resource in any stack that can be read."""
+def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
+    """Return `STACK/RESOURCE`, folder and id of each deployment of the stacks that can be read, by name."""
     named = []
     for name in listing.names(settings.state):
+        folder = listing.folder(settings.state, name)
         try:
-            store = Store(listing.folder(settings.state, name), write=False)
+            store = Store(folder, write=False)
         except StateError:
             continue
-        paths = {deployments.path_of(store, identity) for identity in store.deployments}
-        named += [f"{name}/{path}" for path in sorted(paths) if path.rpartition("/")[2] == resource]
+        paths = {deployments.path_of(store, identity): identity for identity in store.deployments}
+        named += [(f"{name}/{path}", folder, paths[path]) for path in sorted(paths)]
     return named
 
 

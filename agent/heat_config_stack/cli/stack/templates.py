@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.words import among
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
 from heat_config_stack.cli.stack import signatures
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import among, ordered
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.records.records import new_id
 from heat_config_stack.resource.types import Types

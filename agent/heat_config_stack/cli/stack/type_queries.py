@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, blame
+from heat_config_hooks.words import CERTAIN
 from heat_config_stack.cli.stack import sessions
 from heat_config_stack.resource import type_schemas, type_templates
 from heat_config_stack.resource.resource import Resource
@@ -100,10 +101,10 @@ def show(options: argparse.Namespace) -> int:
     name = options.type
     class_ = types.known(name)
     if class_ is None:
-        close = difflib.get_close_matches(name, type_schemas.names(types), 1, 0.8)
+        close = meant(name, type_schemas.names(types), CERTAIN)
         raise AgentError(
             f"there is no resource type {name!r}",
-            hint=f"did you mean {close[0]}?" if close else "`heat-config-agent stack resource type list` shows them",
+            hint=close or "`heat-config-agent stack resource type list` shows them",
         )
     handling = type_schemas.handling(class_)
     try:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.deployments.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import blame
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import lock
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
@@ -18,7 +19,6 @@ from heat_config_stack.records import listing
 from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
 
 if TYPE_CHECKING:
-    from heat_config_stack.language.positions import Json
     from heat_config_stack.lifecycle.live import Stack
     from heat_config_stack.resource.resource import Resource
 

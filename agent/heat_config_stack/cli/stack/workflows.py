@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.deployments.redaction import is_secret
+from heat_config_agent.masking.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli.stack import operations, sessions

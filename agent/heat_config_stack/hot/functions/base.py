@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Tree, Unresolved
-from heat_config_stack.language.positions import Json
 
 LONGEST = 200
 """The largest number of characters of a value that a message repeats."""

@@ -6,9 +6,9 @@ only as far as is needed.
 
 from __future__ import annotations
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
 from heat_config_stack.hot.functions.base import Function, Wrong
-from heat_config_stack.language.positions import Json
 
 
 def _check_equals(args: Tree, name: str) -> None:

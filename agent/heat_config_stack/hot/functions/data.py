@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
 from heat_config_stack.hot.functions.base import Function, Wrong, as_list, is_function, need_map, shape, shown, text
-from heat_config_stack.language.positions import Json
 
 _MERGE = '[ { "key1": "val1" }, { "key2": "val2" } ]'
 _REPLACE = '[ { "key1": "val1" }, {"keys": {"key1": "key2"}, "values": {"val1": "val2"}}]'

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import re
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
 from heat_config_stack.hot.functions import texts
 from heat_config_stack.hot.functions.base import Function, Wrong, shape, shown
-from heat_config_stack.language.positions import Json
 
 _SPLIT = '[ ",", "str1,str2"]]'
 _REPLACE = '[ {"$var1": "foo", "%var2%": "bar"}, "$var1 is %var2%"]'

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib import parse
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
 from heat_config_stack.hot.functions.base import Function, Wrong, is_function, need_list, need_map, shape, shown, text
-from heat_config_stack.language.positions import Json
 
 _JOIN = '[ " ", [ "str1", "str2"]]'
 _JOIN_MANY = '[ " ", [ "str1", "str2"] ...]'

@@ -7,9 +7,9 @@ import importlib
 from typing import Any
 
 from heat_config_agent.model.errors import blame
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree, Unresolved, limits
 from heat_config_stack.hot.functions.base import LONGEST, Function, Wrong, is_function
-from heat_config_stack.language.positions import Json
 
 MISSING = "yaql is not installed here: pip install 'heat-config-agent[yaql]'"
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.plugins.facade.template import ResourceDefinition, Template
 from heat_config_stack.records import exception
 from heat_config_stack.records.records import FAILED

@@ -12,9 +12,9 @@ import json
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Unresolved
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
 from heat_config_stack.lifecycle import traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.plugins.facade import scheduler

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Place
 from heat_config_stack.definition import limits
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Place
-from heat_config_stack.language.report import ordered
 from heat_config_stack.tosca.checks.groups import check_groups, check_policies
 from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.checks.substitution import check_substitutable, check_substitution
@@ -88,16 +88,16 @@ class Checker:
             return limits.within(SECONDS, work)
         except limits.TooMuch:
             problem = f"it takes over {SECONDS:g} s to check"
-            return Checked(name, None, [_mistake(name, "yaml", problem)], [], [])
+            return Checked(name, None, [_mistake(name, problem, code="yaml")], [], [])
 
     def _check(self, name: str, inputs: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
         try:
             files, path = self._opened(name)
         except Refused as refused:
-            return Checked(name, None, [_mistake(name, refused.code, str(refused), refused.hint)], [], [])
+            return Checked(name, None, [_mistake(name, str(refused), refused.hint, code=refused.code)], [], [])
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
+            return Checked(name, None, [_mistake(name, f"cannot read {name}: {reason}", code="file")], [], [], False)
         needs_metadata = files is not self._disk and not files.has(METADATA)
         return self._check_read(name, (record(files), path, ""), inputs, needs_metadata=needs_metadata)
 
@@ -107,10 +107,10 @@ class Checker:
         try:
             document = self._library.read(*place)
         except Refused as refused:
-            return Checked(name, None, [_mistake(name, refused.code, str(refused), refused.hint)], [], [])
+            return Checked(name, None, [_mistake(name, str(refused), refused.hint, code=refused.code)], [], [])
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            return Checked(name, None, [_mistake(name, "file", f"cannot read {name}: {reason}")], [], [], False)
+            return Checked(name, None, [_mistake(name, f"cannot read {name}: {reason}", code="file")], [], [], False)
         except Invalid as invalid:
             return Checked(name, None, list(invalid.mistakes), [], [])
         return self._examined(name, document, inputs, needs_metadata=needs_metadata)
@@ -161,8 +161,8 @@ class Checker:
         )
 
 
-def _mistake(file: str, code: str, problem: str, hint: str = "") -> Mistake:
-    found = Report(None).mistake(code, problem, (), hint)
+def _mistake(file: str, problem: str, hint: str = "", *, code: str) -> Mistake:
+    found = Report(None).mistake(problem, (), hint, code=code)
     return Mistake(problem, (), Place(file, 1, 1), hint, found.kind, code)
 
 
@@ -173,7 +173,7 @@ def _warn_of_borrowed(document: Document) -> None:
     if path:
         shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" * (len(names) > _MOST_SHOWN))
         problem = f"only the files that import this file have {shown}"
-        document.report.warn("import-borrows", problem, path, "import the files with these types here as well")
+        document.report.warn(problem, path, "import the files with these types here as well", code="import-borrows")
 
 
 def _check_archive_metadata(document: Document) -> None:
@@ -182,7 +182,7 @@ def _check_archive_metadata(document: Document) -> None:
     for key in ("template_name", "template_version"):
         if not metadata.get(key):
             problem = f"the entry of an archive without {METADATA} needs {key} in its metadata"
-            document.report.wrong("archive-metadata", problem, ("metadata",), f"add {key}")
+            document.report.wrong(problem, ("metadata",), f"add {key}", code="archive-metadata")
 
 
 def _check_service(service: Service, documents: list[Document], scope: Scope, inputs: Mapping[str, str]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, resolve
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator
 from heat_config_stack.tosca.language.constraints import Clause, check_clause
 from heat_config_stack.tosca.language.definitions import PropertyDefinition

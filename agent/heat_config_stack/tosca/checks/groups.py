@@ -36,7 +36,7 @@ def check_policies(service: Service, scope: Scope) -> None:
         _check_members(policy, "targets", {**service.groups, **service.nodes}, scope)
         if policy.type is not None and _SCALING in policy.type.keys:
             problem = "there is one instance of each node here: nothing scales"
-            scope.report.warn("alone", problem, policy.path)
+            scope.report.warn(problem, policy.path, code="alone")
 
 
 def _check_template(template: Template, scope: Scope) -> Scope:
@@ -60,11 +60,11 @@ def _check_members(template: Template, key: str, known: Mapping[str, Template], 
         member = known.get(name)
         if member is None:
             noun = "node template" if key == "members" else "node template or group"
-            scope.report.wrong("member-unknown", f"there is no {noun} {name}", path, nearest(name, known))
+            scope.report.wrong(f"there is no {noun} {name}", path, nearest(name, known), code="member-unknown")
         elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
             names = ", ".join(type_.name for type_ in allowed)
             problem = f"{template.name} is for {names}, and {name} is of the type {member.type.name}"
-            scope.report.wrong("member-unfit", problem, path)
+            scope.report.wrong(problem, path, code="member-unfit")
 
 
 def _allowed(type_: Type | None, key: str) -> list[Type]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import values
 from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report, nearest
@@ -36,7 +36,7 @@ def check_inputs(
     for name, text in texts.items():
         definition = defined.get(name)
         if definition is None:
-            report.wrong("input-unknown", f"there is no input {name}", path, nearest(name, defined))
+            report.wrong(f"there is no input {name}", path, nearest(name, defined), code="input-unknown")
             continue
         values_of[name] = parsed(definition, text)
         values.check(values_of[name], definition.schema, (*path, name), report)
@@ -44,5 +44,5 @@ def check_inputs(
         has_value = definition.default is not None or definition.get("value") is not None
         if definition.required and not has_value and name not in values_of:
             hint = f"give it: --input {name}=VALUE"
-            report.leave_open("open-input", f"the input {name} has no value", (*path, name), hint)
+            report.leave_open(f"the input {name} has no value", (*path, name), hint, code="open-input")
     return values_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions, values
@@ -48,11 +48,11 @@ class _SubstitutionCheck:
                 path = (*self.path, section, name)
                 if entry is None:
                     hint = "leave it out, or put something under it"
-                    self.report.warn("empty", f"nothing stands under {name}", path, hint)
+                    self.report.warn(f"nothing stands under {name}", path, hint, code="empty")
                 elif is_known and not self._is_declared(section, name, defined, entry):
                     noun = {"properties": "property", "capabilities": "capability"}.get(section, section[:-1])
                     problem = f"the type {self.content.get('node_type')} has no {noun} {name}"
-                    self.report.wrong("undeclared", problem, path, nearest(name, defined))
+                    self.report.wrong(problem, path, nearest(name, defined), code="undeclared")
                 elif section in {"capabilities", "requirements"}:
                     self._check_member(section, defined.get(name), entry, path)
                 elif section in {"properties", "attributes"}:
@@ -87,7 +87,7 @@ class _SubstitutionCheck:
         if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
             noun = "capability" if section == "capabilities" else "requirement"
             problem = f"a mapping must be a list of a node template and a {noun} of it"
-            self.report.wrong("kind", problem, path, "write [ NODE, NAME ]")
+            self.report.wrong(problem, path, "write [ NODE, NAME ]", code="kind")
             return
         node = self._node(entry[0], path)
         if node is None or not node.is_known or node.type is None:
@@ -96,30 +96,34 @@ class _SubstitutionCheck:
         inner = defined.get(entry[1])
         if inner is None:
             problem = f"{node.name} has no {'capability' if section == 'capabilities' else 'requirement'} {entry[1]}"
-            self.report.wrong("mapping-unknown", problem, path, nearest(entry[1], defined))
+            self.report.wrong(problem, path, nearest(entry[1], defined), code="mapping-unknown")
         elif outer is not None:
             own, wanted = (
                 (inner.type, outer.type) if section == "capabilities" else (inner.capability, outer.capability)
             )
             if own is not None and wanted is not None and not own.may_be(wanted):
                 problem = f"{entry[1]} of {node.name} is of the type {own.name}, which is not derived of {wanted.name}"
-                self.report.wrong("mapping-unfit", problem, path)
+                self.report.wrong(problem, path, code="mapping-unfit")
 
     def _check_map(self, section: str, entry: Mapping[str, Json], path: Path) -> None:
         known = ("mapping", "properties", "attributes", "interfaces", "relationship")
         for key in entry:
             if key not in known[: 3 if section == "capabilities" else 5]:
-                self.report.wrong("key-unknown", f"a mapping has no keyname {key}", (*path, key), nearest(key, known))
+                self.report.wrong(
+                    f"a mapping has no keyname {key}", (*path, key), nearest(key, known), code="key-unknown"
+                )
         if not entry:
-            self.report.wrong("key-missing", "a mapping needs a node template and a name", path, "write [ NODE, NAME ]")
+            self.report.wrong(
+                "a mapping needs a node template and a name", path, "write [ NODE, NAME ]", code="key-missing"
+            )
         if entry.get("mapping") is not None and len(entry) > 1:
-            self.report.wrong("exclusive", "mapping stands alone", path, "leave out the rest")
+            self.report.wrong("mapping stands alone", path, "leave out the rest", code="exclusive")
 
     def _node(self, name: str, path: Path) -> Node | None:
         node = self.service.nodes.get(name)
         if node is None:
             problem = f"there is no node template {name}"
-            self.report.wrong("mapping-unknown", problem, path, nearest(name, self.service.nodes))
+            self.report.wrong(problem, path, nearest(name, self.service.nodes), code="mapping-unknown")
         return node
 
     def _check_value(self, section: str, entry: Json, path: Path, definition: PropertyDefinition | None) -> None:
@@ -141,7 +145,7 @@ class _SubstitutionCheck:
             if entry[0] not in parameters:
                 noun = "input" if section == "properties" else "output"
                 problem = f"there is no {noun} {entry[0]}"
-                self.report.wrong("mapping-unknown", problem, path, nearest(entry[0], parameters))
+                self.report.wrong(problem, path, nearest(entry[0], parameters), code="mapping-unknown")
             return
         node = self._node(entry[0], path)
         if node is None or not node.is_known or node.type is None or len(entry) > 3:
@@ -153,12 +157,12 @@ class _SubstitutionCheck:
                 if entry[1] not in node.type.requirements and entry[1] not in names:
                     problem = f"{node.name} has no capability or requirement {entry[1]}"
                     known = [*node.type.capabilities, *node.type.requirements]
-                    self.report.wrong("mapping-unknown", problem, path, nearest(entry[1], known))
+                    self.report.wrong(problem, path, nearest(entry[1], known), code="mapping-unknown")
                 return
             names = {**capability.properties, **capability.attributes}
         if entry[-1] not in names:
             problem = f"{node.name} has no property {entry[-1]}"
-            self.report.wrong("mapping-unknown", problem, path, nearest(entry[-1], names))
+            self.report.wrong(problem, path, nearest(entry[-1], names), code="mapping-unknown")
 
     def _check_operations(self, name: str, entry: Json, path: Path) -> None:
         """Check the names of operations of an interface that the type has."""
@@ -170,7 +174,7 @@ class _SubstitutionCheck:
             if operation not in interface.operations:
                 problem = f"the interface {name} has no operation {operation}"
                 hint = nearest(operation, interface.operations)
-                self.report.wrong("undeclared", problem, (*path, *within, operation), hint)
+                self.report.wrong(problem, (*path, *within, operation), hint, code="undeclared")
 
     def _check_workflows(self, entry: Json, path: Path) -> None:
         """Check the names of workflows that stand for operations."""
@@ -180,9 +184,9 @@ class _SubstitutionCheck:
         elif isinstance(entry, str):
             if entry not in self.service.workflows:
                 problem = f"there is no workflow {entry}"
-                self.report.wrong("workflow-unknown", problem, path, nearest(entry, self.service.workflows))
+                self.report.wrong(problem, path, nearest(entry, self.service.workflows), code="workflow-unknown")
         elif entry is not None:
-            self.report.wrong("kind", "an operation is mapped to the name of a workflow", path)
+            self.report.wrong("an operation is mapped to the name of a workflow", path, code="kind")
 
     def _check_complete(self, type_: Type) -> None:
         """Warn of what the type has and nothing maps."""
@@ -196,7 +200,7 @@ class _SubstitutionCheck:
                 missing.append(name)
         if missing:
             problem = f"nothing is mapped to {', '.join(missing)} of the type {type_.name}"
-            self.report.warn("mapping-missing", problem, self.path)
+            self.report.warn(problem, self.path, code="mapping-missing")
 
 
 def check_substitutable(service: Service, documents: Iterable[Document], scope: Scope) -> None:
@@ -217,9 +221,9 @@ def check_substitutable(service: Service, documents: Iterable[Document], scope: 
         if not fitting:
             problem = f"no template that is imported stands in for {node.name}"
             hint = "import one whose node_type is its type; apply also finds one in the folder of the service"
-            scope.report.leave_open("open-substitution", problem, node.path, hint)
+            scope.report.leave_open(problem, node.path, hint, code="open-substitution")
         elif len(fitting) > 1:
             shown = ", ".join(fitting[:_MOST_SHOWN])
             problem = f"several templates can stand in for {node.name}: {shown}"
             hint = f"name one: --substitute {node.name}=FILE"
-            scope.report.leave_open("open-substitution", problem, node.path, hint)
+            scope.report.leave_open(problem, node.path, hint, code="open-substitution")

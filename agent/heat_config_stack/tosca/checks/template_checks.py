@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.language import functions, values
@@ -45,14 +45,14 @@ def _check_type(template: Template, content: Mapping[str, Json], others: Mapping
         original = others.get(copied)
         if original is None:
             problem = f"there is no template {copied} to copy"
-            report.wrong("copy-unknown", problem, (*path, "copy"), nearest(copied, others))
+            report.wrong(problem, (*path, "copy"), nearest(copied, others), code="copy-unknown")
             return
         if original.get("copy") is not None:
             problem = f"{copied} is a copy itself"
-            report.wrong("copy-of-copy", problem, (*path, "copy"), f"copy {original['copy']}")
+            report.wrong(problem, (*path, "copy"), f"copy {original['copy']}", code="copy-of-copy")
             return
     if template.content.get("type") is None:
-        report.wrong("key-missing", f"the template {template.name} needs a type", path, "add type")
+        report.wrong(f"the template {template.name} needs a type", path, "add type", code="key-missing")
     elif content.get("type") is not None:
         find(template.document, template.section, content["type"], (*path, "type"))
 
@@ -81,7 +81,7 @@ def _check_node(
         where = (*path, "node_filter")
         if not SELECTABLE & set(node.directives):
             problem = f"{node.name} has a node_filter, but not the directive selectable"
-            scope.report.warn("filter-unselectable", problem, where, "add directives: [ selectable ]")
+            scope.report.warn(problem, where, "add directives: [ selectable ]", code="filter-unselectable")
         check_filter(node_filter, type_, where, node.document, inner)
 
 
@@ -135,7 +135,7 @@ def _check_attribute_values(
         definition = defined.get(name)
         if definition is None:
             problem = f"{owner} has no attribute {name}"
-            scope.report.wrong("undeclared", problem, (*path, name), nearest(name, defined))
+            scope.report.wrong(problem, (*path, name), nearest(name, defined), code="undeclared")
         elif isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
             values.check(value["value"], definition.schema, (*path, name, "value"), scope.report)
         elif value is not None:
@@ -169,7 +169,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
         definition = type_.capabilities.get(name)
         if definition is None:
             hint = nearest(name, type_.capabilities)
-            scope.report.wrong("undeclared", f"{node.name} has no capability {name}", here, hint)
+            scope.report.wrong(f"{node.name} has no capability {name}", here, hint, code="undeclared")
         elif definition.type is not None and not definition.type.is_incomplete:
             properties = assigned.get("properties") or {}
             owner = f"the capability {name} of {node.name}"
@@ -178,7 +178,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             )
             if _SCALABLE in definition.type.keys and properties.get("default_instances", 1) != 1:
                 problem = "there is one instance of each node here: nothing scales"
-                scope.report.warn("alone", problem, (*here, "properties", "default_instances"))
+                scope.report.warn(problem, (*here, "properties", "default_instances"), code="alone")
             defined = {**definition.properties, **definition.attributes}
             attributes = assigned.get("attributes") or {}
             _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
@@ -210,14 +210,14 @@ def check_interfaces(
         first = names.setdefault(definition.name if definition else name, name)
         if first != name:
             problem = f"the interface {name} is there twice: {first} is the same one"
-            scope.report.wrong("duplicate", problem, here, "put all operations under one of them")
+            scope.report.wrong(problem, here, "put all operations under one of them", code="duplicate")
         check_operations(assigned, here, scope.report)
         own_type = None if definition else template.document.find("interface_types", name)
         interface = template.interfaces.get(definition.name if definition else name)
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
             problem = f"{template.name} has no interface {name}"
-            scope.report.wrong("undeclared", problem, here, nearest(name, template.declared))
+            scope.report.wrong(problem, here, nearest(name, template.declared), code="undeclared")
         shared: Mapping[str, Json] = assigned.get("inputs") or {}
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
@@ -225,13 +225,13 @@ def check_interfaces(
             elsewhere = {key: None for _, of, _ in operations(assigned, here) for key in of.get("inputs") or ()}
             _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
         for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
-            scope.report.wrong("key-unknown", f"an interface of a template has no keyname {key}", (*here, key))
+            scope.report.wrong(f"an interface of a template has no keyname {key}", (*here, key), code="key-unknown")
         declared = interface.definition.operations if interface and interface.definition else {}
         is_known = is_declared and template.type is not None
         for operation, of, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
-                scope.report.wrong("undeclared", problem, where, nearest(operation, declared))
+                scope.report.wrong(problem, where, nearest(operation, declared), code="undeclared")
             own: Mapping[str, Json] = of.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
@@ -257,7 +257,7 @@ def _check_variables(template: Template, scope: Scope) -> None:
             if first != name:
                 problem = f"the inputs {first} and {name} of {operation.name} have the same variable, {variable(name)}"
                 path = (*template.path, "interfaces", interface.name)
-                scope.report.warn("same-variable", problem, path, "rename one of them")
+                scope.report.warn(problem, path, "rename one of them", code="same-variable")
 
 
 def _is_incomplete(interface: Interface | None) -> bool:
@@ -278,4 +278,4 @@ def _check_inputs(
             values.check(value, defined[name].schema, (*path, name), scope.report)
     for name, definition in defined.items():
         if name not in own and name not in shared and definition.required and definition.default is None:
-            scope.report.wrong("required", f"the input {name} needs a value", path, f"add {name}")
+            scope.report.wrong(f"the input {name} needs a value", path, f"add {name}", code="required")

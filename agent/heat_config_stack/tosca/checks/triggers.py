@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import entities, values
 from heat_config_stack.tosca.language.definitions import schema
@@ -25,7 +25,7 @@ def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document)
         if not content:
             continue
         if content.get("event") is None and content.get("event_type") is None:
-            report.wrong("key-missing", "a trigger needs event", here, "add event")
+            report.wrong("a trigger needs event", here, "add event", code="key-missing")
         if content.get("schedule") is not None:
             values.check(content["schedule"], schema(_INTERVAL, document), (*here, "schedule"), report)
         condition = content.get("condition")
@@ -57,7 +57,7 @@ def _check_period(value: Json, path: Path, document: Document) -> None:
     try:
         READERS["scalar-unit.time"](value)
     except ValueError as error:
-        document.report.wrong("value", f"period {error}", path)
+        document.report.wrong(f"period {error}", path, code="value")
 
 
 def activities(content: Mapping[str, Any], path: Path, document: Document) -> list[Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.triggers import check_triggers
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.files.documents import Document
@@ -48,7 +48,7 @@ def find(document: Document, section: str, name: Json, path: Path) -> Type | Non
     found = document.find(section, name)
     if found is None:
         problem = f"there is no {NOUNS[section]} {name}"
-        document.report.wrong("type-unknown", problem, path, nearest(name, document.known(section)))
+        document.report.wrong(problem, path, nearest(name, document.known(section)), code="type-unknown")
     return found
 
 
@@ -92,16 +92,16 @@ class _TypeCheck:
             if not is_root and (type_.section != "data_types" or type_.content.get("properties")):
                 hint = f"derive it of {SECTIONS[type_.section]}Root"
                 self.report.warn(
-                    "not-root", f"the {noun} {type_.name} is not derived of the root type", type_.path, hint
+                    f"the {noun} {type_.name} is not derived of the root type", type_.path, hint, code="not-root"
                 )
         elif type_.parent is None:
             other = next((section for section in SECTIONS if self.document.find(section, name)), "")
             hint = f"{name} is a {NOUNS[other]}" if other else nearest(name, self.document.known(type_.section))
-            self.report.wrong("parent-unknown", f"there is no {noun} {name}", path, hint)
+            self.report.wrong(f"there is no {noun} {name}", path, hint, code="parent-unknown")
         elif len(type_.lineage) >= MOST_PARENTS:
-            self.report.wrong("depth", f"over {MOST_PARENTS} types are derived of one another", path)
+            self.report.wrong(f"over {MOST_PARENTS} types are derived of one another", path, code="depth")
         elif type_ in _parents(type_):
-            self.report.wrong("parent-circle", f"{type_.name} is derived of itself", path)
+            self.report.wrong(f"{type_.name} is derived of itself", path, code="parent-circle")
 
     def _check_listed(self, key: str, *sections: str) -> None:
         """Report names in a list that are no types of any of some sections."""
@@ -116,10 +116,10 @@ class _TypeCheck:
         type_, content, path = self.type, self.type.content, self.type.path
         if content.get("derived_from") is None and not content.get("properties"):
             hint = "give it properties, or derive it of another type"
-            self.report.warn("data-empty", f"the data type {type_.name} does not describe its values", path, hint)
+            self.report.warn(f"the data type {type_.name} does not describe its values", path, hint, code="data-empty")
         if type_.primitive and content.get("properties"):
             problem = f"a type derived from {type_.primitive} has no properties"
-            self.report.wrong("native-properties", problem, (*path, "properties"))
+            self.report.wrong(problem, (*path, "properties"), code="native-properties")
         for key in ("entry_schema", "key_schema"):
             check_schema(content.get(key), (*path, key), self.document)
         own = content.get("constraints")
@@ -129,7 +129,7 @@ class _TypeCheck:
                 constraints.check(own, type_.primitive, where, self.report)
             else:
                 problem = "constraints are for types that are derived of a primitive type"
-                self.report.wrong("constraint-unfit", problem, where, "put them on properties")
+                self.report.wrong(problem, where, "put them on properties", code="constraint-unfit")
 
     def _check_interface_type(self) -> None:
         content, path = self.type.content, self.type.path
@@ -138,7 +138,7 @@ class _TypeCheck:
         for name, operation, where in operations(content, path):
             if operation.get("implementation"):
                 problem = f"the operation {name} of an interface type has an implementation"
-                self.report.warn("interface-implementation", problem, where, "implement it in a node type")
+                self.report.warn(problem, where, "implement it in a node type", code="interface-implementation")
             self._check_operation(operation, self.type.operations[name].inputs, where)
 
     def _check_inputs(self, own: Any, defined: Mapping[str, PropertyDefinition], path: Path) -> None:
@@ -150,7 +150,9 @@ class _TypeCheck:
         self, content: Mapping[str, Json], inputs: Mapping[str, PropertyDefinition], path: Path
     ) -> None:
         if path[-1] == "inputs":
-            self.report.wrong("key-unknown", "inputs cannot be the name of an operation", path, "give it another name")
+            self.report.wrong(
+                "inputs cannot be the name of an operation", path, "give it another name", code="key-unknown"
+            )
         self._check_inputs(content.get("inputs"), inputs, (*path, "inputs"))
         implementation = content.get("implementation")
         if implementation:
@@ -175,7 +177,7 @@ class _TypeCheck:
         elif interface.type is None and content is not EMPTY:
             known = [*self.document.known("interface_types"), "Standard", "Configure"]
             problem = f"the interface {interface.name} needs a type"
-            self.report.wrong("key-missing", problem, path, nearest(interface.name, known) or "add type")
+            self.report.wrong(problem, path, nearest(interface.name, known) or "add type", code="key-missing")
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         declared = interface.type.operations if interface.type is not None else {}
@@ -183,13 +185,15 @@ class _TypeCheck:
             self._check_operation(operation, interface.operations[name].inputs, where)
             hint = nearest(name, declared) if name not in declared else ""
             if hint:
-                self.report.warn("misspelt", f"{interface.name} has no operation {name}: it is a new one", where, hint)
+                self.report.warn(
+                    f"{interface.name} has no operation {name}: it is a new one", where, hint, code="misspelt"
+                )
         for name, notification in (content.get("notifications") or {}).items():
             functions.check_outputs(notification, (*path, "notifications", name), self.scope)
 
     def _refuse_refinement(self, subject: str, new: Type, old: Type, path: Path) -> None:
         problem = f"{subject} has the type {new.name}, which is not derived of {old.name}"
-        self.report.wrong("refine", problem, path, "a derived type may only refine what it inherits")
+        self.report.wrong(problem, path, "a derived type may only refine what it inherits", code="refine")
 
     def _check_relationship(self) -> None:
         self._check_interfaces()
@@ -210,7 +214,7 @@ class _TypeCheck:
             path = definition.path
             if content.get("type") is None:
                 if definition.parent is None and content is not EMPTY:
-                    self.report.wrong("key-missing", f"the capability {name} needs a type", path, "add type")
+                    self.report.wrong(f"the capability {name} needs a type", path, "add type", code="key-missing")
             else:
                 type_ = find(self.document, "capability_types", content["type"], (*path, "type"))
                 old = definition.parent.type if definition.parent else None
@@ -235,7 +239,9 @@ class _TypeCheck:
                 continue
             definition = self.type.requirements[name]
             if content.get("capability") is None and definition.parent is None:
-                self.report.wrong("key-missing", f"the requirement {name} needs a capability", path, "add capability")
+                self.report.wrong(
+                    f"the requirement {name} needs a capability", path, "add capability", code="key-missing"
+                )
             for key, section in (("capability", "capability_types"), ("node", "node_types")):
                 find(self.document, section, content.get(key), (*path, key))
             relationship = content.get("relationship") or {}
@@ -296,7 +302,7 @@ def check_definitions(
         definition, here = defined[name], (*path, name)
         if isinstance(content, Short) and definition.parent is None:
             problem = f"{name} must be a property: a map, not {kind_of(content['value'])}"
-            report.wrong("kind", problem, here, "a value alone refines an inherited property")
+            report.wrong(problem, here, "a value alone refines an inherited property", code="kind")
             continue
         type_, old = definition.schema.type, definition.parent.schema.type if definition.parent else None
         named = content.get("type")
@@ -304,9 +310,9 @@ def check_definitions(
             find(document, "data_types", named, (*here, "type"))
             if type_ is not None and old is not None and not type_.may_be(old):
                 problem = f"{name} has the type {type_.name}, which is not derived of {old.name}"
-                report.wrong("refine", problem, (*here, "type"), "a derived type may only refine what it inherits")
+                report.wrong(problem, (*here, "type"), "a derived type may only refine what it inherits", code="refine")
         elif definition.parent is None and needs_type:
-            report.wrong("key-missing", f"{name} needs a type", here, "add type")
+            report.wrong(f"{name} needs a type", here, "add type", code="key-missing")
         check_schema(content.get("entry_schema"), (*here, "entry_schema"), document)
         check_schema(content.get("key_schema"), (*here, "key_schema"), document)
         own_clauses = content.get("constraints")

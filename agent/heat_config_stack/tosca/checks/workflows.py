@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.triggers import activities, monitored
 from heat_config_stack.tosca.checks.type_checks import check_definitions
 from heat_config_stack.tosca.language import functions, values
@@ -32,7 +32,7 @@ def check_workflows(service: Service, scope: Scope) -> None:
     for circle in circles(inlined):
         names = shown_circle(circle)
         path = (*service.path, "workflows", circle[0])
-        scope.report.wrong("workflow-circle", f"workflows are inlined in a circle: {names}", path)
+        scope.report.wrong(f"workflows are inlined in a circle: {names}", path, code="workflow-circle")
 
 
 def check_actions(policy: Policy, service: Service, scope: Scope) -> None:
@@ -102,7 +102,7 @@ class _WorkflowCheck:
         if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
-                "target-unknown", f"there is no node template or group {name}", path, nearest(name, known)
+                f"there is no node template or group {name}", path, nearest(name, known), code="target-unknown"
             )
         return target
 
@@ -120,7 +120,7 @@ class _WorkflowCheck:
         if nodes and all(node.is_known for node in nodes) and name not in known:
             problem = f"{target.name} has no requirement {name}"
             where = (*path, "target_relationship")
-            self.report.wrong("relationship-unknown", problem, where, nearest(name, sorted(known)))
+            self.report.wrong(problem, where, nearest(name, sorted(known)), code="relationship-unknown")
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
         for name, clauses, where in assertions(content, path):
@@ -139,18 +139,18 @@ class _WorkflowCheck:
         self._check_conditions(step.get("filter"), target, (*path, "filter"))
         if step.get("target_relationship") is not None and step.get("operation_host") is None:
             problem = "a step with target_relationship needs operation_host"
-            self.report.wrong("key-missing", problem, path, "add operation_host: SOURCE or TARGET")
+            self.report.wrong(problem, path, "add operation_host: SOURCE or TARGET", code="key-missing")
         self._check_host(step, target, path)
         activities = [activity for activity in step.get("activities") or () if activity is not None]
         if step.get("target") is None and any("inline" not in activity for activity in activities):
-            self.report.wrong("key-missing", "a step needs target", path, "add target")
+            self.report.wrong("a step needs target", path, "add target", code="key-missing")
         for index, activity in enumerate(step.get("activities") or ()):
             if activity is not None:
                 self._check_activity(activity, step, target, (*path, "activities", index))
         for key in ("on_success", "on_failure"):
             for name, where in _named_steps(step.get(key), (*path, key)):
                 if name not in steps:
-                    self.report.wrong("step-unknown", f"there is no step {name}", where, nearest(name, steps))
+                    self.report.wrong(f"there is no step {name}", where, nearest(name, steps), code="step-unknown")
 
     def _check_host(self, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
         """Report an operation_host that a step with that target cannot have (section 3.5.23)."""
@@ -163,7 +163,7 @@ class _WorkflowCheck:
                 return
             allowed = (*allowed, "a node template", "a node type")
         problem = f"operation_host must be one of {', '.join(allowed)}"
-        self.report.wrong("choice", problem, (*path, "operation_host"), nearest(host, allowed))
+        self.report.wrong(problem, (*path, "operation_host"), nearest(host, allowed), code="choice")
 
     def _check_activity(
         self, activity: Mapping[str, Any], step: Mapping[str, Any], target: Template | None, path: Path
@@ -199,7 +199,7 @@ class _WorkflowCheck:
             self.inlined.append(name)
         elif name:
             self.report.wrong(
-                "workflow-unknown", f"there is no workflow {name}", path, nearest(name, self.service.workflows)
+                f"there is no workflow {name}", path, nearest(name, self.service.workflows), code="workflow-unknown"
             )
 
     def _check_call(self, name: str, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
@@ -207,7 +207,7 @@ class _WorkflowCheck:
         interface, dot, operation = name.rpartition(".")
         if not dot or not interface:
             problem = f"{name} names no interface"
-            self.report.wrong("operation-unknown", problem, path, "write INTERFACE.OPERATION")
+            self.report.wrong(problem, path, "write INTERFACE.OPERATION", code="operation-unknown")
             return
         if target is None:
             return
@@ -226,7 +226,7 @@ class _WorkflowCheck:
             if operations is not None and operation in operations:
                 return
             hint = hint or (nearest(operation, operations) if operations else nearest(interface, owner.interfaces))
-        self.report.wrong("operation-unknown", f"{target.name} has no operation {name}", path, hint)
+        self.report.wrong(f"{target.name} has no operation {name}", path, hint, code="operation-unknown")
 
     def _check_relationship_call(
         self, requirements: list[Requirement], called: tuple[str, str], name: str, path: Path
@@ -241,7 +241,7 @@ class _WorkflowCheck:
             if (definition and operation in definition.operations) or (found and operation in found.operations):
                 return
         if requirements:
-            self.report.wrong("operation-unknown", f"the relationship has no operation {name}", path)
+            self.report.wrong(f"the relationship has no operation {name}", path, code="operation-unknown")
 
     def _check_order(self, steps: Mapping[str, Any]) -> None:
         """Report steps that follow one another in a circle."""
@@ -252,7 +252,7 @@ class _WorkflowCheck:
         for circle in circles(graph):
             names = shown_circle(circle)
             path = (*self.path, "steps", circle[0])
-            self.report.wrong("step-circle", f"steps follow one another in a circle: {names}", path)
+            self.report.wrong(f"steps follow one another in a circle: {names}", path, code="step-circle")
 
 
 def _subject(target: Template | None) -> Subject:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import (
     HOST,
     NODE,
@@ -24,7 +25,6 @@ from heat_config_stack.definition import (
     Unresolved,
     requires,
 )
-from heat_config_stack.language.positions import Json, Path
 from heat_config_stack.tosca.compilation.cutting import cut_circles
 from heat_config_stack.tosca.compilation.operations import (
     ORCHESTRATOR,
@@ -129,14 +129,16 @@ class Compiler:
     def outputs(self, layer: Layer) -> dict[str, Output]:
         """Return the outputs of the service."""
         outputs = {}
-        for name, of in layer.service.outputs.items():
+        for name, output in layer.service.outputs.items():
             path: Path = (*layer.service.path, "outputs", name)
             try:
-                value = self.evaluator.value(of.get("value"), Context(None, layer))
+                value = self.evaluator.value(output.get("value"), Context(None, layer))
             except (TooDeep, Unresolved) as error:
                 value = None
-                self.topology.warn("function-arguments", f"the output {name} is null: {error}", _Owner(layer), path)
-            outputs[name] = Output(name, value, str(of.get("description", "")))
+                self.topology.warn(
+                    f"the output {name} is null: {error}", _Owner(layer), path, code="function-arguments"
+                )
+            outputs[name] = Output(name, value, str(output.get("description", "")))
         return outputs
 
     def finish(self) -> dict[str, ResourceDefinition]:
@@ -238,10 +240,10 @@ class Compiler:
                 setattr(step, name, self.scripts.script(implemented))
             except TooDeep as error:
                 problem = f"values need each other in a circle: {error}"
-                self.topology.wrong("function-circle", problem, _Owner(step.part.layer), implemented.path)
+                self.topology.wrong(problem, _Owner(step.part.layer), implemented.path, code="function-circle")
             except Unresolved as error:
                 report = implemented.document.report
-                self.topology.mistakes[report.mistake("function-arguments", str(error), implemented.path)] = None
+                self.topology.mistakes[report.mistake(str(error), implemented.path, code="function-arguments")] = None
 
     # Resources.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator
 from heat_config_stack.tosca.evaluation.later import as_text, computed
 from heat_config_stack.tosca.files.documents import Document

@@ -38,5 +38,5 @@ def _cut(
         if any(need.resource == needed for need in requires(tree)):
             values[key] = None
             problem = f"the input {key} of {name} is null: it needs {needed}, which comes later"
-            topology.warnings[operation.document.report.mistake("alone", problem, operation.path)] = None
+            topology.warnings[operation.document.report.mistake(problem, operation.path, code="alone")] = None
     resources[name] = replace(resource, properties={**resource.properties, "input_values": values})

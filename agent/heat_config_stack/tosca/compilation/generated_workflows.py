@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition.procedures import (
     DEPLOY,
     UNDEPLOY,
@@ -21,7 +22,6 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.checks import conditions
 from heat_config_stack.tosca.compilation.compiler import Compiler
 from heat_config_stack.tosca.compilation.compiler import Step as Operations

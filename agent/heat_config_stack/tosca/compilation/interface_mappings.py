@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.tosca.compilation.operations import STANDARD
 from heat_config_stack.tosca.topology.topology import Part
 

@@ -6,8 +6,11 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.deployments.redaction import OPEN, Concealer
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.deployment import Input
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import (
     Definition,
     Environment,
@@ -20,9 +23,6 @@ from heat_config_stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.report import ordered
 from heat_config_stack.tosca.checks.inputs import parsed
 from heat_config_stack.tosca.compilation.compiler import Compiler
 from heat_config_stack.tosca.compilation.generated_workflows import GeneratedWorkflow, generated_workflows
@@ -207,14 +207,14 @@ class _Loading:
         if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", self.identity.name):
             hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
             raise Invalid([Mistake(f"Invalid stack name {self.identity.name}", (), None, hint, "stack")], made.conceal)
-        return replace(made, warnings=tuple(warning.concealed(made.conceal) for warning in made.warnings))
+        return replace(made, warnings=tuple(warning.concealed(made.conceal.text) for warning in made.warnings))
 
     def _built(self, inputs: Values) -> Layer:
         try:
             return self.topology.build(self.service, inputs)
         except (TooDeep, Unresolved) as error:
             problem = f"values need each other in a circle: {error}" if isinstance(error, TooDeep) else str(error)
-            mistake = self.document.report.mistake("function-circle", problem, self.service.path)
+            mistake = self.document.report.mistake(problem, self.service.path, code="function-circle")
             raise Invalid([*ordered(self.topology.mistakes), mistake], OPEN) from None
 
     def _warned(self) -> Iterator[Mistake]:
@@ -226,7 +226,7 @@ class _Loading:
         if path[:1] != ("resources",) or len(path) < 2:  # the name follows
             return None
         part = self.topology.parts.get(str(path[1])) or self.topology.parts.get(str(path[1]).partition(".")[0])
-        return part.template.document.report.mistake("kind", "", part.template.path).place if part else None
+        return part.template.document.report.mistake("", part.template.path, code="kind").place if part else None
 
     # Inputs.
 
@@ -236,7 +236,7 @@ class _Loading:
         for name in inputs:
             if name not in defined:
                 problem = f"the service has no input {name}"
-                self._wrong("input-unknown", problem, (*self.service.path, "inputs"), nearest(name, defined))
+                self._wrong(problem, (*self.service.path, "inputs"), nearest(name, defined), code="input-unknown")
         parameters = {}
         for name, of in defined.items():
             value, is_given = _given(inputs.get(name), of), inputs.get(name) is not None
@@ -247,7 +247,9 @@ class _Loading:
                 value = of.get("value")
                 value = of.default if value is None else value
                 if value is None and of.required and self.purpose.is_complete:
-                    self._wrong("open-input", f"the input {name} has no value", path, f"give it: --input {name}=VALUE")
+                    self._wrong(
+                        f"the input {name} has no value", path, f"give it: --input {name}=VALUE", code="open-input"
+                    )
             parameters[name] = Parameter(_schema(name, of), value, is_given)
         layer = Layer(Service(self.document), self.topology, {})
         for name, parameter in parameters.items():
@@ -255,17 +257,17 @@ class _Loading:
                 value = static(self.evaluator.value(parameter.value, Context(None, layer)))
                 parameters[name] = replace(parameter, value=value)
             except (TooDeep, Unresolved) as error:
-                self._wrong("function-arguments", str(error), (*self.service.path, "inputs", name))
+                self._wrong(str(error), (*self.service.path, "inputs", name), code="function-arguments")
         return parameters
 
     def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
         report = Report(None)
         values.check(value, of.schema, (name,), report)
         for mistake in report.mistakes:
-            self._wrong(mistake.code, mistake.problem, path, mistake.hint or f"it was given as --input {name}")
+            self._wrong(mistake.problem, path, mistake.hint or f"it was given as --input {name}", code=mistake.code)
 
-    def _wrong(self, code: str, problem: str, path: Path, hint: str = "") -> None:
-        self.topology.mistakes[self.document.report.mistake(code, problem, path, hint)] = None
+    def _wrong(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
+        self.topology.mistakes[self.document.report.mistake(problem, path, hint, code=code)] = None
 
     def _check_given(self) -> None:
         """Refuse attributes of nodes that are not there."""
@@ -276,7 +278,7 @@ class _Loading:
             inner = part is not None and (part.name == name or (part.type and capability in part.type.capabilities))
             if not inner:
                 self._wrong(
-                    "entity-unknown", f"--attribute names no node {name}", self.service.path, nearest(name, nodes)
+                    f"--attribute names no node {name}", self.service.path, nearest(name, nodes), code="entity-unknown"
                 )
 
     # Substitution.
@@ -288,7 +290,7 @@ class _Loading:
             self._left -= found is not None
             if self._left == 0:
                 problem = f"over {MOST_SUBSTITUTED:,} nodes are substituted"
-                self.topology.wrong("depth", problem, part.template, part.template.path, "substitute fewer nodes")
+                self.topology.wrong(problem, part.template, part.template.path, "substitute fewer nodes", code="depth")
         return self._chosen[part.name]
 
     def _inner_inputs(self, part: Part, inner: Service) -> Values:
@@ -311,14 +313,14 @@ class _Loading:
                 problem = f"{inner.document.file}, which stands in for {part.name}, has no value for its input {name}"
                 path = part.template.path
                 self.topology.wrong(
-                    "open-input", problem, part.template, path, "map a property to it, or give a default"
+                    problem, part.template, path, "map a property to it, or give a default", code="open-input"
                 )
             if is_known(value) and value is not None:
                 report = Report(None)
                 values.check(value, of.schema, (name,), report)
                 for mistake in report.mistakes:
                     self.topology.wrong(
-                        mistake.code, f"{part.name}: {mistake.problem}", part.template, part.template.path
+                        f"{part.name}: {mistake.problem}", part.template, part.template.path, code=mistake.code
                     )
             inputs[name] = value
         return inputs

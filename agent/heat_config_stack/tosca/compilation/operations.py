@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.language.positions import Json, Path
 from heat_config_stack.tosca.compilation import containers
 from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
 from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
@@ -171,7 +171,7 @@ class Scripts:
             to = f"{to}{posixpath.basename(path)}" if to.endswith("/") else to
             if not posixpath.isabs(to) or ".." in to.split("/"):
                 problem = f"the artifact {artifact.name} is not copied: {to} is not an absolute path"
-                self.topology.warn("alone", problem, part.template, part.template.path, "begin deploy_path with /")
+                self.topology.warn(problem, part.template, part.template.path, "begin deploy_path with /", code="alone")
                 continue
             inside = self.inside(path)
             made.config.setdefault("files", {}).update(contents)
@@ -256,20 +256,20 @@ class Scripts:
             return None
         if not isinstance(of.subject, Part) or of.operation.name != OF_IMAGES:
             problem, hint = refusal(of.operation.name)
-            self._wrong(of, "open-tool", problem, hint)
+            self._wrong(of, problem, hint, code="open-tool")
             return {}
         image = containers.image_name(content, document)
         if image is None:
             problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
-            self._wrong(of, "open-artifact", problem, "load it with «podman load», and name the image")
+            self._wrong(of, problem, "load it with «podman load», and name the image", code="open-artifact")
             return {}
         return containers.container(of.subject, image, self.evaluator)
 
-    def _wrong(self, of: Implemented, code: str, problem: str, hint: str) -> None:
-        self.topology.mistakes[of.document.report.mistake(code, problem, of.path, hint)] = None
+    def _wrong(self, of: Implemented, problem: str, hint: str, *, code: str) -> None:
+        self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None
 
     def _missing(self, of: Implemented, name: str, hint: str) -> None:
-        self._wrong(of, "open-artifact", f"there is no file {name}", hint)
+        self._wrong(of, f"there is no file {name}", hint, code="open-artifact")
 
     def content(self, path: str, document: Document) -> Json:
         """Return the text of a file, or its bytes: `{"base64": …}`; None where it cannot be read."""
@@ -294,7 +294,7 @@ class Scripts:
         if not tool:
             problem = f"nothing says what runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
-            self._wrong(of, "open-tool", problem, hint)
+            self._wrong(of, problem, hint, code="open-tool")
         return tool
 
 

@@ -8,7 +8,10 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import HOST, ResourceDefinition, Tree
 from heat_config_stack.definition.procedures import (
     Activity,
@@ -21,9 +24,6 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import ordered
 from heat_config_stack.tosca.checks import conditions
 from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.compilation.compiler import Compiler, Reference
@@ -84,7 +84,7 @@ class Workflow:
         chosen = check_inputs(self._inputs, texts, (*self._path, "inputs"), report)
         mistakes = [*report.mistakes, *report.open]
         if mistakes:
-            place = self._layer.service.document.report.mistake("value", "", (*self._path, "inputs")).place
+            place = self._layer.service.document.report.mistake("", (*self._path, "inputs"), code="value").place
             raise Invalid([Mistake(of.problem, of.path, place, of.hint, of.kind, of.code) for of in mistakes], OPEN)
         weaver = Weaver(self._compiler, self._layer)
         plan = weaver.plan(self._content, self._defaults(chosen))
@@ -295,7 +295,7 @@ class Weaver:
             if known.get(name) is None and definition.default is None and definition.required:
                 problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
                 path, hint = (*part.template.path, "interfaces"), "give it as an input of the operation"
-                self._compiler.topology.wrong("open-input", problem, part.template, path, hint)
+                self._compiler.topology.wrong(problem, part.template, path, hint, code="open-input")
         inner = Weaver(self._compiler, part.inner)
         inner._left = self._left  # it is of the same class
         steps = inner.inlined(of.workflow, values)

@@ -7,11 +7,11 @@ import posixpath
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.checks.checker import Checked, Checker
 from heat_config_stack.tosca.checks.substitution import DIRECTIVES
 from heat_config_stack.tosca.compilation import loader
@@ -174,7 +174,7 @@ class _Reading:
             if len(names) > MOST_BESIDE or self._live.size(names) > LARGEST_BESIDE:
                 problem = f"the archive has over {MOST_BESIDE} files or {LARGEST_BESIDE // 1024} KiB"
                 hint = "only dependencies and artifacts may stand next to a script"
-                self.document.report.warn("alone", problem, (), hint)
+                self.document.report.warn(problem, (), hint, code="alone")
                 return
             for name in names:
                 if name not in self.files.contents:
@@ -224,7 +224,7 @@ class _Reading:
                 else (f"no template stands in for {part.name}")
             )
             hint = f"name one: --substitute {part.name}=FILE"
-            part.layer.topology.wrong("open-substitution", problem, part.template, part.template.path, hint)
+            part.layer.topology.wrong(problem, part.template, part.template.path, hint, code="open-substitution")
         return "", None
 
     def _checked(self, path: str) -> Document:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree, Unresolved
-from heat_config_stack.language.positions import Json, Path
 from heat_config_stack.tosca.evaluation.evaluation import Evaluator, Subject, TooDeep
 from heat_config_stack.tosca.evaluation.later import is_known
 from heat_config_stack.tosca.language import values
@@ -55,10 +55,10 @@ def _check(topology: Topology, subject: Subject, properties: Iterator[_Property]
         try:
             value = evaluate()
         except TooDeep as error:
-            topology.wrong("function-circle", f"values need each other in a circle: {error}", template, path)
+            topology.wrong(f"values need each other in a circle: {error}", template, path, code="function-circle")
             continue
         except Unresolved as error:
-            topology.wrong("function-arguments", str(error), template, path)
+            topology.wrong(str(error), template, path, code="function-arguments")
             continue
         if not is_known(value) or _has_null(value):
             continue
@@ -66,7 +66,7 @@ def _check(topology: Topology, subject: Subject, properties: Iterator[_Property]
         values.check(value, definition.schema, (below[-1],), report)
         for mistake in report.mistakes:
             hint = mistake.hint or "its value is computed: correct the function, or the input that it uses"
-            topology.wrong(mistake.code, mistake.problem, template, path, hint)
+            topology.wrong(mistake.problem, template, path, hint, code=mistake.code)
 
 
 def _has_call(value: Json) -> bool:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import ROOT, Tree, Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document

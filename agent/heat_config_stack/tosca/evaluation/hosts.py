@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, TooDeep
 from heat_config_stack.tosca.evaluation.later import static
 from heat_config_stack.tosca.language.primitives import READERS
@@ -41,4 +41,4 @@ def _compare(part: Part, name: str, type_: str, offered: Json, evaluator: Evalua
     if is_less:
         problem = f"{part.name} asks for {name} {written(wanted)}, and this machine has {written(offered)}"
         path = (*part.template.path, "capabilities", "host", "properties", name)
-        part.layer.topology.warn("small-machine", problem, part.template, path, "apply it on a larger machine")
+        part.layer.topology.warn(problem, part.template, path, "apply it on a larger machine", code="small-machine")

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, requires, resolve
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.language.text import WrittenFloat, WrittenInteger, written
 from heat_config_stack.tosca.language.values import is_call
 

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from heat_config_agent.masking.names import TELLING
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Parameter, Unresolved
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, Subject, TooDeep
 from heat_config_stack.tosca.evaluation.later import static
 from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema

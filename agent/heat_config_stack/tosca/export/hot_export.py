@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import HOST, ROOT, Definition, ResourceDefinition, Tree
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.compilation.reader import Exported
 from heat_config_stack.tosca.evaluation.later import Attribute, Soft, is_known
 from heat_config_stack.tosca.export.hot_values import Marks, NotExpressible, Writer

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from heat_config_agent.model.positions import Json
 from heat_config_hooks import script_outputs
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.export.hot_values import NotExpressible
 
 INPUTS = "tosca_inputs"

@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Tree, requires
-from heat_config_stack.language.positions import Json
 from heat_config_stack.tosca.evaluation.later import Attribute, Computed, Soft, as_text
 
 FUNCTIONS = frozenset(

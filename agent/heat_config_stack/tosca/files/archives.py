@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from heat_config_agent.runs.artifacts.archives import zip_problem
 from heat_config_hooks.files import LARGEST, take
-from heat_config_stack.language.files import path_of
+from heat_config_stack.definition.files import path_of
 
 if TYPE_CHECKING:
     import zipfile

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.archives import local_path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
@@ -29,7 +29,7 @@ def check_artifact(artifact: ArtifactDefinition, content: Mapping[str, Json], do
     if content.get("type") is not None:
         _check_type(content["type"], path, document)
     elif artifact.parent is None and not isinstance(content, Short):
-        report.wrong("key-missing", f"the artifact {artifact.name} needs a type", path, "add type")
+        report.wrong(f"the artifact {artifact.name} needs a type", path, "add type", code="key-missing")
     type_ = artifact.type
     if type_ is not None and not type_.is_incomplete and (content.get("type") or content.get("properties")):
         own = content.get("properties") or {}
@@ -39,7 +39,7 @@ def check_artifact(artifact: ArtifactDefinition, content: Mapping[str, Json], do
         values.check_properties(own, wanted, owner, ((*path, "properties"), path), report)
     if content.get("file") is None:
         if artifact.parent is None:
-            report.wrong("key-missing", f"the artifact {artifact.name} needs a file", path, "add file")
+            report.wrong(f"the artifact {artifact.name} needs a file", path, "add file", code="key-missing")
         return
     if _check_repository(content, path, document) and not _is_image(artifact):
         check_file(content, (*path, "file"), document, may_be_folder=True)
@@ -52,7 +52,7 @@ def _is_image(artifact: ArtifactDefinition) -> bool:
 def _check_type(name: str, path: Path, document: Document) -> None:
     if document.find("artifact_types", name) is None:
         hint = nearest(name, document.known("artifact_types"))
-        document.report.wrong("type-unknown", f"there is no artifact type {name}", (*path, "type"), hint)
+        document.report.wrong(f"there is no artifact type {name}", (*path, "type"), hint, code="type-unknown")
 
 
 def _check_repository(content: Mapping[str, Json], path: Path, document: Document) -> bool:
@@ -60,7 +60,7 @@ def _check_repository(content: Mapping[str, Json], path: Path, document: Documen
     name = content.get("repository")
     if name is not None and document.repository(name) is None:
         hint = nearest(name, document.content.get("repositories") or {})
-        document.report.wrong("repository-unknown", f"there is no repository {name}", (*path, "repository"), hint)
+        document.report.wrong(f"there is no repository {name}", (*path, "repository"), hint, code="repository-unknown")
         return False
     return True
 
@@ -91,7 +91,7 @@ def check_file(content: Mapping[str, Json], path: Path, document: Document, *, m
     if file is None:
         if content.get("repository") is None:
             problem = f"{content['file']} is not fetched: only files of this machine are used"
-            document.report.leave_open("open-artifact", problem, path, "keep a copy of it here")
+            document.report.leave_open(problem, path, "keep a copy of it here", code="open-artifact")
     elif not document.files.has(file):
         names = document.files.below(file)
         if names and may_be_folder and len(names) <= MOST_FILES:
@@ -102,9 +102,9 @@ def check_file(content: Mapping[str, Json], path: Path, document: Document, *, m
             hint = "name the file to run"
             if may_be_folder:
                 problem, hint = f"{problem} of {len(names):,} files", f"pack it: a folder has at most {MOST_FILES:,}"
-            document.report.leave_open("open-artifact", problem, path, hint)
+            document.report.leave_open(problem, path, hint, code="open-artifact")
             return
-        document.report.leave_open("open-artifact", problem, path, "its path begins at the file that names it")
+        document.report.leave_open(problem, path, "its path begins at the file that names it", code="open-artifact")
 
 
 def check_implementation(
@@ -161,11 +161,11 @@ def _check_tool(
     tool = processor(type_, content, names, where)
     if tool == CONTAINER and operation != OF_IMAGES:
         problem, hint = refusal(operation)
-        document.report.leave_open("open-tool", problem, path, hint)
+        document.report.leave_open(problem, path, hint, code="open-tool")
     elif tool:
         program, install = lacking(tool)
         if program:
-            document.report.leave_open("open-tool", f"{program} is not on this machine", path, install)
+            document.report.leave_open(f"{program} is not on this machine", path, install, code="open-tool")
     elif where is not None and names.files.has(where):
         hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
-        document.report.leave_open("open-tool", f"nothing says what runs {content['file']}", path, hint)
+        document.report.leave_open(f"nothing says what runs {content['file']}", path, hint, code="open-tool")

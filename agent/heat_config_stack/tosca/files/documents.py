@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from weakref import ref
 
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
-from heat_config_stack.language.text import Text
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.tosca.files.archives import Files, local_path
 from heat_config_stack.tosca.language import budget, entities
 from heat_config_stack.tosca.language.definitions import Type
@@ -223,7 +224,7 @@ class Library:
         """Read what an import names (section 3.5.8)."""
         report = document.report
         if item is None:
-            report.wrong("kind", "an import must be the name of a file, or a map", path)
+            report.wrong("an import must be the name of a file, or a map", path, code="kind")
             return
         if isinstance(item, dict) and len(item) == 1:
             ((name, inner),) = item.items()
@@ -237,13 +238,13 @@ class Library:
             repository = document.repository(content["repository"])
             if repository is None:
                 known = nearest(content["repository"], document.content.get("repositories") or {})
-                report.wrong("repository-unknown", f"there is no repository {content['repository']}", path, known)
+                report.wrong(f"there is no repository {content['repository']}", path, known, code="repository-unknown")
                 return
             folder = str(repository.get("url") or "")
         url = name if "://" in name else folder if "://" in folder else ""
         if url and not url.startswith("file://"):
             problem = f"{url} is not fetched: only files of this machine are read"
-            report.wrong("import-unread", problem, path, "keep a copy of it here, and import that")
+            report.wrong(problem, path, "keep a copy of it here, and import that", code="import-unread")
             return
         target = local_path(name, document.path, f"{folder}/" if folder else "")
         prefix = str(content.get("namespace_prefix") or "")
@@ -257,12 +258,12 @@ class Library:
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
             problem = f"cannot read {name}: {reason}"
-            report.wrong("import-missing", problem, path, "its path begins at the file that names it")
+            report.wrong(problem, path, "its path begins at the file that names it", code="import-missing")
             return
         budget.left.names -= sum(len(imported.visible(section)) for section in SECTIONS)
         if budget.left.names < 0:
             problem = f"the imports bring over {budget.NAMES:,} names of types"
-            report.wrong("depth", problem, path, "import fewer files, or with fewer prefixes")
+            report.wrong(problem, path, "import fewer files, or with fewer prefixes", code="depth")
             return
         document.add_import(prefix, imported, path)
 
@@ -273,16 +274,18 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     hint = f"begin with {VERSION}: {SHORT[-1]}"
     if content.get(VERSION) is None:
         if inherited:
-            report.warn("import-version", f"it has no {VERSION}: that of the importing file is used", (), hint)
+            report.warn(f"it has no {VERSION}: that of the importing file is used", (), hint, code="import-version")
             return inherited
-        report.wrong("version-missing", f"a service template needs {VERSION}", (), hint)
+        report.wrong(f"a service template needs {VERSION}", (), hint, code="version-missing")
         return VERSIONS[-1]
     if next(iter(content)) != VERSION:
-        report.wrong("version-not-first", f"{VERSION} has to be the first key", (VERSION,), hint)
+        report.wrong(f"{VERSION} has to be the first key", (VERSION,), hint, code="version-not-first")
     name = content[VERSION]
     version = NAMES.get(name) if isinstance(name, str) else None
     if version is None:
-        report.wrong("version-unknown", f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}")
+        report.wrong(
+            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}", code="version-unknown"
+        )
         return inherited or VERSIONS[-1]
     return version
 
@@ -298,7 +301,7 @@ def _check_metadata(document: Document) -> None:
         try:
             version_value(version)
         except ValueError as error:
-            document.report.wrong("value", f"template_version {error}", ("metadata", "template_version"))
+            document.report.wrong(f"template_version {error}", ("metadata", "template_version"), code="value")
 
 
 def _check_names(document: Document) -> None:
@@ -313,4 +316,4 @@ def _check_names(document: Document) -> None:
                 if first is not type_ and full not in own and first.content != type_.content:
                     problem = f"{full} is in {first.names.file} already, as another type"
                     hint = "import one of them with a namespace_prefix"
-                    document.report.wrong("type-twice", problem, path, hint)
+                    document.report.wrong(problem, path, hint, code="type-twice")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import heat_config_hooks
-from heat_config_stack.language.positions import Json
+from heat_config_agent.model.positions import Json
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language.definitions import Type
 

@@ -11,9 +11,9 @@ from functools import lru_cache
 from operator import ge, gt, le, lt
 from typing import Any
 
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import limits
-from heat_config_stack.language.patterns import compiled
-from heat_config_stack.language.positions import Json, Path
+from heat_config_stack.definition.patterns import compiled
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.primitives import READERS, UNBOUNDED, UNITS
 from heat_config_stack.tosca.language.report import Report, nearest
@@ -247,18 +247,18 @@ def check_clause(
     operator, argument, problem = _parsed(item)
     here = (*path, operator) if isinstance(item, dict) and len(item) == 1 else path
     if problem:
-        report.wrong("constraint-bad", problem[0], here, problem[1])
+        report.wrong(problem[0], here, problem[1], code="constraint-bad")
         return None
     is_known = primitive is not None or is_complex
     unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex) if is_known else ""
     if unfit:
-        report.wrong("constraint-unfit", unfit, here)
+        report.wrong(unfit, here, code="constraint-unfit")
         return None
     if operator == "in_range" and _is_upside_down(argument, (primitive or "") if is_known else None):
-        report.wrong("constraint-bad", "the range ends before it begins", here, "write the lower end first")
+        report.wrong("the range ends before it begins", here, "write the lower end first", code="constraint-bad")
         return None
     if (operator in _COMPARISONS or operator == "in_range") and (primitive == "map" or is_complex):
-        report.warn("constraint-uncomparable", f"{operator} says little of maps: they are compared as text", here)
+        report.warn(f"{operator} says little of maps: they are compared as text", here, code="constraint-uncomparable")
     return Clause(operator, argument, primitive or "")
 
 

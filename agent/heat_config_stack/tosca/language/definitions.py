@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Protocol
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.constraints import Clause, clauses
 from heat_config_stack.tosca.language.primitives import UNBOUNDED
 from heat_config_stack.tosca.language.report import Report

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
 from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
@@ -68,7 +68,7 @@ def _check_spelling(value: Mapping[str, Json], path: Path, scope: Scope) -> None
     (name,) = value
     hint = "" if name in FUNCTIONS else _misspelt(name)
     if hint:
-        scope.report.warn("misspelt", f"{name} is not a function: this is a map", (*path, name), hint)
+        scope.report.warn(f"{name} is not a function: this is a map", (*path, name), hint, code="misspelt")
 
 
 @lru_cache(maxsize=1024)
@@ -80,7 +80,7 @@ def _misspelt(name: str) -> str:
 
 
 def _bad(problem: str, hint: str, path: Path, scope: Scope) -> None:
-    scope.report.wrong("function-arguments", f"{path[-1]} {problem}", path, hint)
+    scope.report.wrong(f"{path[-1]} {problem}", path, hint, code="function-arguments")
 
 
 def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
@@ -95,7 +95,7 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(name, str):
         _bad(f"needs the name of an input, not {kind_of(arguments)}", "write get_input: NAME", path, scope)
     elif scope.inputs is not None and name not in scope.inputs:
-        scope.report.wrong("input-unknown", f"there is no input {name}", path, nearest(name, scope.inputs))
+        scope.report.wrong(f"there is no input {name}", path, nearest(name, scope.inputs), code="input-unknown")
     elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
         _check_steps(PropertyDefinition(name, scope.inputs[name], None, scope.names, ()), arguments[1:], path, scope)
 
@@ -128,7 +128,7 @@ def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
         where = (*path, "outputs", name)
         if len(attribute) < 2:
             problem = f"the output {name} needs the entity and the attribute that it sets"
-            scope.report.wrong("function-arguments", problem, where, "write [ SELF, ATTRIBUTE ], say")
+            scope.report.wrong(problem, where, "write [ SELF, ATTRIBUTE ], say", code="function-arguments")
         else:
             _check_get_property(attribute, (*where, "get_attribute"), scope)
 
@@ -150,7 +150,7 @@ def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, sco
         what = "property or attribute" if has_attributes else "property"
         if not has_attributes and name in type_.attributes:
             hint = "it is an attribute: write get_attribute"
-        scope.report.wrong("name-unknown", f"{_named(subject)} has no {what} {name}", path, hint)
+        scope.report.wrong(f"{_named(subject)} has no {what} {name}", path, hint, code="name-unknown")
 
 
 def _named(subject: Subject) -> str:
@@ -174,7 +174,7 @@ def _use(
 def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
     wrong = wrong_step(definition.schema, steps) if steps else None
     if wrong is not None:
-        scope.report.wrong("name-unknown", f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1])
+        scope.report.wrong(f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1], code="name-unknown")
 
 
 def _key(part: object) -> object:
@@ -210,7 +210,7 @@ def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, s
     if capability is not None:
         known = [*capability.properties, *(capability.attributes if has_attributes else ())]
     problem = f"{member} of {_named(subject)} has no property {name}"
-    scope.report.wrong("name-unknown", problem, path, nearest(name, known))
+    scope.report.wrong(problem, path, nearest(name, known), code="name-unknown")
 
 
 def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
@@ -233,12 +233,12 @@ def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
     found = scope.templates.get(name)
     if found is None:
         known = [*scope.templates, SELF, SOURCE, TARGET, HOST]
-        scope.report.wrong("entity-unknown", f"there is no template {name}", path, nearest(name, known))
+        scope.report.wrong(f"there is no template {name}", path, nearest(name, known), code="entity-unknown")
     return found
 
 
 def _out_of_place(name: str, place: str, path: Path, scope: Scope) -> None:
-    scope.report.wrong("function-keyword", f"{name} has a meaning only in {place}", path, "name a template")
+    scope.report.wrong(f"{name} has a meaning only in {place}", path, "name a template", code="function-keyword")
 
 
 def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> None:
@@ -254,10 +254,10 @@ def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> No
     if operations is None:
         hint = nearest(arguments[1], subject.type.interfaces)
         problem = f"{_named(subject)} has no interface {arguments[1]}"
-        scope.report.wrong("name-unknown", problem, path, hint)
+        scope.report.wrong(problem, path, hint, code="name-unknown")
     elif arguments[2] not in operations:
         problem = f"the interface {arguments[1]} has no operation {arguments[2]}"
-        scope.report.wrong("name-unknown", problem, path, nearest(arguments[2], operations))
+        scope.report.wrong(problem, path, nearest(arguments[2], operations), code="name-unknown")
 
 
 def _check_get_nodes_of_type(arguments: Json, path: Path, scope: Scope) -> None:
@@ -266,7 +266,7 @@ def _check_get_nodes_of_type(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(name, str):
         _bad(f"needs the name of a node type, not {kind_of(arguments)}", "", path, scope)
     elif scope.names.find("node_types", name) is None:
-        scope.report.wrong("type-unknown", f"there is no node type {name}", path)
+        scope.report.wrong(f"there is no node type {name}", path, code="type-unknown")
 
 
 def _check_get_artifact(arguments: Json, path: Path, scope: Scope) -> None:
@@ -286,7 +286,7 @@ def _check_get_artifact(arguments: Json, path: Path, scope: Scope) -> None:
         known = subject.artifact_names()
         if arguments[1] not in known:
             problem = f"{_named(subject)} has no artifact {arguments[1]}"
-            scope.report.wrong("name-unknown", problem, path, nearest(arguments[1], known))
+            scope.report.wrong(problem, path, nearest(arguments[1], known), code="name-unknown")
 
 
 def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
@@ -294,7 +294,7 @@ def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(arguments, list):
         _bad(f"needs a list, not {kind_of(arguments)}", "write concat: [ A, B ]", path, scope)
     elif not arguments:
-        scope.report.warn("concat-empty", "concat of an empty list is an empty text", path)
+        scope.report.warn("concat of an empty list is an empty text", path, code="concat-empty")
     else:
         check(arguments, path, scope)
 
@@ -347,7 +347,7 @@ def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
     for circle in circles({holder: list(used) for holder, used in scope.uses.items()}):
         names = shown_circle([str(holder[-1]) for holder in circle])
         first = circle[0]
-        scope.report.wrong("function-circle", f"values need each other in a circle: {names}", place(first))
+        scope.report.wrong(f"values need each other in a circle: {names}", place(first), code="function-circle")
 
 
 def check_defaults(

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import primitives
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.text import written
@@ -153,7 +153,7 @@ def held(value: Json, kind: Kind, path: Path, report: Report) -> Any:
 
 
 def _misfit(value: Json, wanted: str, path: Path, report: Report, hint: str = "") -> _Absent:
-    report.wrong("kind", f"{_name(path)} must be {wanted}, not {primitives.kind_of(value)}", path, hint)
+    report.wrong(f"{_name(path)} must be {wanted}, not {primitives.kind_of(value)}", path, hint, code="kind")
     return ABSENT
 
 
@@ -177,7 +177,7 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
             return _misfit(value, "text", path, report)
         if value not in kind.words:
             wanted = ", ".join(kind.words)
-            report.wrong("choice", f"{_name(path)} must be one of {wanted}", path, nearest(value, kind.words))
+            report.wrong(f"{_name(path)} must be one of {wanted}", path, nearest(value, kind.words), code="choice")
             return ABSENT
     elif form == "version":
         if isinstance(value, dict | list | bool):
@@ -187,7 +187,7 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
         if not isinstance(value, list):
             return _misfit(value, "a range: a list of its two ends", path, report)
         if value and isinstance(value[0], int) and value[0] < 0:
-            report.wrong("value", f"{_name(path)} must begin with a number from 0", path)
+            report.wrong(f"{_name(path)} must begin with a number from 0", path, code="value")
             return ABSENT
         return _read("range", value, path, report)
     return value
@@ -197,7 +197,7 @@ def _read(type_: str, value: Json, path: Path, report: Report) -> Any:
     try:
         primitives.READERS[type_](value)
     except ValueError as error:
-        report.wrong("value", f"{_name(path)} {error}", path)
+        report.wrong(f"{_name(path)} {error}", path, code="value")
         return ABSENT
     return value
 
@@ -209,16 +209,18 @@ def _texts(value: Json, path: Path, report: Report) -> Json:
         if isinstance(text, dict | list):
             _misfit(text, "text", (*path, key), report)
         elif text is None:
-            report.warn("empty", f"nothing stands under {key}", (*path, key), "leave it out, or give it a value")
+            report.warn(f"nothing stands under {key}", (*path, key), "leave it out, or give it a value", code="empty")
         else:
             if not isinstance(text, str):
-                report.warn("text", f"{key} is {primitives.kind_of(text)} where text belongs", (*path, key), "quote it")
+                report.warn(
+                    f"{key} is {primitives.kind_of(text)} where text belongs", (*path, key), "quote it", code="text"
+                )
             kept[key] = written(text)
     return kept
 
 
 def _empty(key: str, path: Path, report: Report) -> None:
-    report.warn("empty", f"nothing stands under {key}", path, "leave it out, or put something under it")
+    report.warn(f"nothing stands under {key}", path, "leave it out, or put something under it", code="empty")
 
 
 def _map(value: Json, of: Kind, path: Path, report: Report) -> Json:
@@ -265,7 +267,7 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
             if isinstance(item, dict) and item:
                 hint = "write each name as an entry of its own: `- NAME: …`"
             if isinstance(item, dict):
-                report.wrong("kind", f"{_name(here)} must be {wanted}", here, hint)
+                report.wrong(f"{_name(here)} must be {wanted}", here, hint, code="kind")
             else:
                 _misfit(item, wanted, here, report, hint)
             kept.append(None)
@@ -273,7 +275,7 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
         ((name, inner),) = item.items()
         here = (*here, name)
         if kind.unique and name in names:
-            report.wrong("duplicate", f"{name} is there twice", here, "remove or rename one of them")
+            report.wrong(f"{name} is there twice", here, "remove or rename one of them", code="duplicate")
         names.add(name)
         if inner is None:
             if kind.of.form != "any":
@@ -322,7 +324,7 @@ def _entity(value: Json, of: Entity, path: Path, report: Report) -> Any:
             changes[key] = kept
     for key in of.required:
         if value.get(key) is None:
-            report.wrong("key-missing", f"{of.name} needs {key}", path, f"add {key}")
+            report.wrong(f"{of.name} needs {key}", path, f"add {key}", code="key-missing")
     if of.exclusive:
         _check_exclusive(value, of, path, report)
     for key, version in of.since.items():
@@ -335,10 +337,10 @@ def _check_exclusive(value: Json, of: Entity, path: Path, report: Report) -> Non
     there = [key for key in value if key in of.keys]
     names = ", ".join(of.keys)
     if len(there) > 1:
-        report.wrong("exclusive", f"{of.name} has only one of {names}", path, "write each as an entry of its own")
+        report.wrong(f"{of.name} has only one of {names}", path, "write each as an entry of its own", code="exclusive")
     elif not there and not value:
-        report.wrong("key-missing", f"{of.name} needs one of {names}", path)
+        report.wrong(f"{of.name} needs one of {names}", path, code="key-missing")
 
 
 def _unknown(key: str, of: Entity, path: Path, report: Report) -> None:
-    report.wrong("key-unknown", f"{of.name} has no keyname {key}", (*path, key), nearest(key, of.keys))
+    report.wrong(f"{of.name} has no keyname {key}", (*path, key), nearest(key, of.keys), code="key-unknown")

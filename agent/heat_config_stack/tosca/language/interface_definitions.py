@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.definitions import Definition, PropertyDefinition, Type, definitions
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.report import Report
@@ -77,4 +77,4 @@ def check_operations(content: Mapping[str, Json], path: Path, report: Report) ->
     """Report operations that an interface has twice: by their names, and under `operations` (1.3)."""
     for name in (content.get("operations") or {}).keys() & content.keys():
         where = (*path, "operations", name)
-        report.wrong("duplicate", f"the operation {name} is there twice", where, "remove one of them")
+        report.wrong(f"the operation {name} is there twice", where, "remove one of them", code="duplicate")

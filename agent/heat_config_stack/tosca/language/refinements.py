@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import values
 from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report
@@ -24,7 +24,7 @@ def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition
     for key in ("value", "default"):
         if parent.fixed is not None and content.get(key) not in (None, parent.fixed):
             problem = f"{name} has a fixed value already, in {parent.names.file}"
-            report.wrong("refine", problem, (*path, key), hint % key)
+            report.wrong(problem, (*path, key), hint % key, code="refine")
     narrowing = next((key for key in _NARROWING if content.get(key) is not None), "")
     type_, old = definition.schema.type, parent.schema.type
     is_refinement = type_ is not None and old is not None and type_.may_be(old)
@@ -34,8 +34,8 @@ def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition
         values.check(definition.default, definition.schema, (name,), inner)
         for mistake in inner.mistakes:
             problem = f"the value that {name} inherits does not fit: {mistake.problem}"
-            report.wrong(mistake.code, problem, (*path, narrowing), "give it a default that fits")
+            report.wrong(problem, (*path, narrowing), "give it a default that fits", code=mistake.code)
             break
     if content.get("required") is False and parent.required and report.version >= _OPTIONAL_SINCE:
         problem = f"{name} is required in the parent type, and optional here"
-        report.warn("loosened", problem, (*path, "required"), "a derived type may only make it required")
+        report.warn(problem, (*path, "required"), "a derived type may only make it required", code="loosened")

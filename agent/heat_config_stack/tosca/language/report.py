@@ -7,13 +7,14 @@ template: they say what is still needed to apply it here.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import lru_cache
 from itertools import islice
 
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Path, Place
-from heat_config_stack.language.text import Text
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Path, Place
+from heat_config_hooks.words import MOST
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.versions import SHORT, VERSIONS
 
@@ -39,12 +40,6 @@ CODES = {
 
 _STAGES = {code: stage for stage, codes in CODES.items() for code in codes.split()}
 
-_LONGEST_NAME = 100
-"""Characters of a name that may be misspelt: comparing longer ones takes too long."""
-
-_MOST_KNOWN = 500
-"""Names among which a similar one is looked for."""
-
 
 class Report:
     """The mistakes, warnings and open points of one text."""
@@ -58,29 +53,29 @@ class Report:
         self.version = VERSIONS[-1]
         """The version that the text names."""
 
-    def wrong(self, code: str, problem: str, path: Path, hint: str = "") -> None:
+    def wrong(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
         """Record a mistake. Its place is that of the path, or of the nearest part above it that is there."""
-        self.mistakes[self.mistake(code, problem, path, hint)] = None
+        self.mistakes[self.mistake(problem, path, hint, code=code)] = None
 
-    def warn(self, code: str, problem: str, path: Path, hint: str = "") -> None:
+    def warn(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
         """Record a warning."""
-        self.warnings[self.mistake(code, problem, path, hint)] = None
+        self.warnings[self.mistake(problem, path, hint, code=code)] = None
 
     def warn_newer(self, problem: str, version: str, path: Path) -> None:
         """Record a warning where something is in the text that has come with a version after the one it names."""
         if self.version < version:
             hint = f"name {SHORT[VERSIONS.index(version)]}"
-            self.warn("newer", f"{problem} since version {version}, and this names {self.version}", path, hint)
+            self.warn(f"{problem} since version {version}, and this names {self.version}", path, hint, code="newer")
 
-    def leave_open(self, code: str, problem: str, path: Path, hint: str = "") -> None:
+    def leave_open(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
         """Record what is still needed to apply the template here."""
-        self.open[self.mistake(code, problem, path, hint)] = None
+        self.open[self.mistake(problem, path, hint, code=code)] = None
 
     def path_of(self, name: str) -> Path:
         """Return the path of the first value that is a name; that of the whole text if there is none."""
         return (_path_in(self._text.value, name) if self._text is not None else None) or ()
 
-    def mistake(self, code: str, problem: str, path: Path, hint: str = "") -> Mistake:
+    def mistake(self, problem: str, path: Path, hint: str = "", *, code: str) -> Mistake:
         """Return a mistake at the longest part of the path that is in the text."""
         if self._text is None:
             return Mistake(problem, path, None, hint, _STAGES[code], code)
@@ -116,16 +111,7 @@ def nearest(name: object, known: Iterable[str]) -> str:
     if budget.left.hints <= 0:
         return ""
     budget.left.hints -= 1
-    return _nearest(str(name), tuple(islice(known, _MOST_KNOWN)))
+    return _nearest(str(name), tuple(islice(known, MOST)))
 
 
-@lru_cache(maxsize=512)
-def _nearest(name: str, known: tuple[str, ...]) -> str:
-    if len(name) > _LONGEST_NAME:
-        return ""
-    short = [other for other in known if len(other) <= _LONGEST_NAME]
-    folded = {other.lower(): other for other in reversed(short)}
-    if name.lower() in folded:
-        return f"did you mean {folded[name.lower()]}?"
-    close = get_close_matches(name, short, 1, 0.7)
-    return f"did you mean {close[0]}?" if close else ""
+_nearest = lru_cache(maxsize=512)(meant)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Language, Text
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Place
 from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import CORE, YAML_1_2
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Place
-from heat_config_stack.language.text import Language, Text
 
 LARGEST = 200_000
 """Values of a document at most, with all that its aliases stand for: each of them may have to be checked."""

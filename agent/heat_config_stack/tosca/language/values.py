@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
 from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
@@ -27,7 +27,7 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
         try:
             READERS[primitive](value)
         except ValueError as error:
-            report.wrong("value", f"{_named(path)} {error}", path)
+            report.wrong(f"{_named(path)} {error}", path, code="value")
             return
         if primitive in {"list", "map"}:
             if not _check_entries(value, schema, path, report):
@@ -45,7 +45,7 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
         except (ValueError, TypeError):
             continue
         if not met:
-            report.wrong("constraint", f"{_named(path)} does not meet the constraint {clause}", path)
+            report.wrong(f"{_named(path)} does not meet the constraint {clause}", path, code="constraint")
 
 
 def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
@@ -53,7 +53,7 @@ def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) ->
     if not budget.left.is_slow_told:
         budget.left.is_slow_told = True
         problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
-        report.wrong("constraint", problem, path, "avoid repetitions inside of repetitions")
+        report.wrong(problem, path, "avoid repetitions inside of repetitions", code="constraint")
 
 
 def is_call(value: Json) -> bool:
@@ -77,7 +77,7 @@ def _check_format(value: Json, type_: Type, path: Path, report: Report) -> None:
     for ancestor in type_.lineage:
         problem = _TEXT_FORMATS[ancestor.name](value) if ancestor.name in _TEXT_FORMATS else ""
         if problem:
-            report.wrong("value", f"{_named(path)} {problem}", path)
+            report.wrong(f"{_named(path)} {problem}", path, code="value")
 
 
 def _check_entries(value: Json, schema: Schema, path: Path, report: Report) -> bool:
@@ -98,7 +98,7 @@ def _check_complex(value: Json, type_: Type, path: Path, report: Report) -> None
         try:
             READERS["map"](value)
         except ValueError as error:
-            report.wrong("value", f"{_named(path)} {error} of the properties of {type_.name}", path)
+            report.wrong(f"{_named(path)} {error} of the properties of {type_.name}", path, code="value")
         return
     if type_.is_incomplete:
         return
@@ -125,23 +125,23 @@ def check_properties(
         definition = defined.get(name)
         if definition is None:
             hint = nearest(name, defined)
-            report.wrong("undeclared", f"{owner} has no property {name}", (*path, name), hint)
+            report.wrong(f"{owner} has no property {name}", (*path, name), hint, code="undeclared")
             continue
         if definition.status in {"deprecated", "unsupported"}:
-            report.warn("status", f"the property {name} is {definition.status}", (*path, name))
+            report.warn(f"the property {name} is {definition.status}", (*path, name), code="status")
         check(value, definition.schema, (*path, name), report)
         if definition.fixed is not None and value not in (None, definition.fixed):
-            report.wrong("refine", f"the type of {owner} fixes the value of {name}", (*path, name), "leave it out")
+            report.wrong(f"the type of {owner} fixes the value of {name}", (*path, name), "leave it out", code="refine")
     for name, definition in defined.items():
         if name not in values and definition.required and definition.default is None:
-            report.wrong("required", f"{owner} needs a value for the property {name}", lacking, f"add {name}")
+            report.wrong(f"{owner} needs a value for the property {name}", lacking, f"add {name}", code="required")
 
 
 def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
     """Report what is wrong with a PortSpec (section 5.3.8)."""
     if not any(name in value for name in ("target", "target_range", "source", "source_range")):
         problem = "a PortSpec needs a target, a target_range, a source or a source_range"
-        report.wrong("value", problem, path)
+        report.wrong(problem, path, code="value")
     for name in ("target", "source"):
         try:
             port = READERS["integer"](value.get(name))
@@ -149,4 +149,4 @@ def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
         except ValueError:
             continue
         if not lower <= port <= upper:
-            report.wrong("value", f"the {name} is not within the {name}_range", (*path, name))
+            report.wrong(f"the {name} is not within the {name}_range", (*path, name), code="value")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions
 from heat_config_stack.tosca.language.constraints import check_clause, is_function
@@ -46,10 +46,12 @@ def _check_properties(
         schema = defined[name].schema if name in defined else None
         where = (*path, index, name)
         if clauses is None:
-            document.report.warn("empty", f"nothing stands under {name}", where, "leave it out, or add a constraint")
+            document.report.warn(
+                f"nothing stands under {name}", where, "leave it out, or add a constraint", code="empty"
+            )
             continue
         if clauses == []:
-            document.report.wrong("constraint-bad", f"the filter of {name} has no constraint", where, "add one")
+            document.report.wrong(f"the filter of {name} has no constraint", where, "add one", code="constraint-bad")
         check_clauses(clauses, schema, where, document)
         if scope is not None:
             functions.check(clauses, where, scope)

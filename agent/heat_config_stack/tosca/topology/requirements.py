@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from heat_config_stack.language.positions import Path
+from heat_config_agent.model.positions import Path
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.definitions import RequirementDefinition, Type
@@ -25,7 +25,7 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
         if requirement.definition is None and node.is_known:
             known = node.type.requirements if node.type else {}
             problem = f"{node.name} has no requirement {requirement.name}"
-            scope.report.wrong("undeclared", problem, requirement.path, nearest(requirement.name, known))
+            scope.report.wrong(problem, requirement.path, nearest(requirement.name, known), code="undeclared")
         if requirement.content:
             _check_target(requirement, service, scope)
             _check_relationship(requirement, service, scope)
@@ -45,11 +45,11 @@ def _check_target(requirement: Requirement, service: Service, scope: Scope) -> N
         if target is None and asked is None:
             problem = f"there is no node template {name}, nor a node type"
             known = nearest(name, service.nodes)
-            scope.report.wrong("target-unknown", problem, path, known)
+            scope.report.wrong(problem, path, known, code="target-unknown")
         wanted = definition.node if definition is not None else None
         if asked is not None and wanted is not None and not asked.may_be(wanted):
             problem = f"{requirement.name} needs a node of the type {wanted.name}, and {name} is none"
-            scope.report.wrong("target-unfit", problem, path)
+            scope.report.wrong(problem, path, code="target-unfit")
             return
     _check_capability(requirement, asked, scope)
     if target is not None:
@@ -68,18 +68,18 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
             if offered is None and (is_known or asked is None):
                 known = asked.capabilities if asked else ()
                 problem = f"{name} is neither a capability of the target nor a capability type"
-                scope.report.wrong("capability-unknown", problem, path, nearest(name, known))
+                scope.report.wrong(problem, path, nearest(name, known), code="capability-unknown")
             return
         if wanted is not None and not type_.may_be(wanted):
             problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
-            scope.report.wrong("target-unfit", problem, path)
+            scope.report.wrong(problem, path, code="target-unfit")
             return
         wanted = None if offered else type_
     if wanted is not None and requirement.target is not None and is_known and asked is not None:
         types = [of.type for of in asked.capabilities.values()]
         if not any(of is None or of.may_be(wanted) for of in types):
             problem = f"{requirement.target.name} has no capability of the type {wanted.name}"
-            scope.report.wrong("target-unfit", problem, (*requirement.path, "node"))
+            scope.report.wrong(problem, (*requirement.path, "node"), code="target-unfit")
 
 
 def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
@@ -91,13 +91,13 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
     if sources and not any(node.type.is_a(source) for source in sources):
         names = ", ".join(source.name for source in sources)
         problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} is none"
-        scope.report.warn("unfit-source", problem, requirement.path)
+        scope.report.warn(problem, requirement.path, code="unfit-source")
     relationship, offered = requirement.relationship_type, capability.type
     targets = _valid_targets(relationship) if relationship is not None else []
     if relationship is not None and offered is not None and targets and not any(map(offered.may_be, targets)):
         names = ", ".join(type_.name for type_ in targets)
         problem = f"the relationship {relationship.name} is for {names}, and {capability.name} of {target.name} is none"
-        scope.report.warn("unfit-source", problem, requirement.path)
+        scope.report.warn(problem, requirement.path, code="unfit-source")
 
 
 def _valid_targets(relationship: Type) -> list[Type]:
@@ -121,11 +121,11 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     if template is None and type_ is None:
         known = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
         problem = f"{name} is neither a relationship template nor a relationship type"
-        scope.report.wrong("relationship-unknown", problem, path, nearest(name, known))
+        scope.report.wrong(problem, path, nearest(name, known), code="relationship-unknown")
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
-        scope.report.wrong("relationship-unfit", problem, path)
+        scope.report.wrong(problem, path, code="relationship-unfit")
 
 
 def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
@@ -136,7 +136,7 @@ def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
     (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
     if own[0] < least or upper > most:
         problem = f"the occurrences of {requirement.name} are not within those of its definition: {least:g} to {most:g}"
-        scope.report.wrong("value", problem, (*requirement.path, "occurrences"))
+        scope.report.wrong(problem, (*requirement.path, "occurrences"), code="value")
 
 
 def _check_filter(requirement: Requirement, scope: Scope) -> None:
@@ -146,7 +146,7 @@ def _check_filter(requirement: Requirement, scope: Scope) -> None:
     path = (*requirement.path, "node_filter")
     if requirement.target is not None:
         problem = f"{requirement.target.name} is named, so there is nothing to filter"
-        scope.report.wrong("filter-unfit", problem, path, "name a node type, or leave the filter out")
+        scope.report.wrong(problem, path, "name a node type, or leave the filter out", code="filter-unfit")
     document = requirement.node.document
     check_filter(content, requirement.node_type, path, document, scope)
 
@@ -159,11 +159,11 @@ def _check_number(node: Node, defined: Mapping[str, RequirementDefinition], serv
         number = assigned.get(name, 0)
         if number > most:
             problem = f"{node.name} may have {most:g} of the requirement {name} at most, and has {number}"
-            scope.report.wrong("too-many", problem, node.path)
+            scope.report.wrong(problem, node.path, code="too-many")
         if number < least and not node.directives:
             problem = f"the requirement {name} of {node.name} has no target"
             hint = f"name a node that fulfils it{_fulfilled(name, node, definition, service)}"
-            scope.report.leave_open("open-requirement", problem, node.path, hint)
+            scope.report.leave_open(problem, node.path, hint, code="open-requirement")
     for requirement in node.requirements:
         if requirement.definition is not None and requirement.target is None and not node.directives:
             _check_candidates(requirement, service, scope)
@@ -195,10 +195,10 @@ def _check_candidates(requirement: Requirement, service: Service, scope: Scope) 
     if len(nodes) > 1:
         names = ", ".join(node.name for node in nodes[:5])
         problem = f"the requirement {requirement.name} of {requirement.node.name} can be fulfilled by several: {names}"
-        scope.report.leave_open("open-requirement", problem, requirement.path, "name one of them")
+        scope.report.leave_open(problem, requirement.path, "name one of them", code="open-requirement")
     elif not nodes and not is_for_machine(requirement):
         problem = f"no node fulfils the requirement {requirement.name} of {requirement.node.name}"
-        scope.report.leave_open("open-requirement", problem, requirement.path, "name a node that fulfils it")
+        scope.report.leave_open(problem, requirement.path, "name a node that fulfils it", code="open-requirement")
 
 
 def candidates(requirement: Requirement, service: Service) -> list[Node]:
@@ -242,4 +242,6 @@ def check_circles(service: Service, scope: Scope) -> None:
     for circle in circles(graph):
         names = shown_circle(circle)
         path: Path = service.nodes[circle[0]].path
-        scope.report.wrong("circle", f"nodes need each other in a circle: {names}", path, "leave out one requirement")
+        scope.report.wrong(
+            f"nodes need each other in a circle: {names}", path, "leave out one requirement", code="circle"
+        )

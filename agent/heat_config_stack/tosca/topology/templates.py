@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
-from heat_config_stack.language.positions import Json, Path
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language.definitions import (
     CapabilityDefinition,

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.language.mistakes import Mistake
-from heat_config_stack.language.positions import Json, Path
 from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Type
 from heat_config_stack.tosca.language.variables import variable
 from heat_config_stack.tosca.topology import filters, requirements
@@ -206,13 +206,13 @@ class Topology:
             part.id = variable(part.name)
             self._weave(part.inner)
 
-    def wrong(self, code: str, problem: str, template: Template, path: Path, hint: str = "") -> None:
+    def wrong(self, problem: str, template: Template, path: Path, hint: str = "", *, code: str) -> None:
         """Record a mistake."""
-        self.mistakes[template.document.report.mistake(code, problem, path, hint)] = None
+        self.mistakes[template.document.report.mistake(problem, path, hint, code=code)] = None
 
-    def warn(self, code: str, problem: str, template: Template, path: Path, hint: str = "") -> None:
+    def warn(self, problem: str, template: Template, path: Path, hint: str = "", *, code: str) -> None:
         """Record a warning."""
-        self.warnings[template.document.report.mistake(code, problem, path, hint)] = None
+        self.warnings[template.document.report.mistake(problem, path, hint, code=code)] = None
 
     # Requirements.
 
@@ -225,7 +225,7 @@ class Topology:
             number = sum(requirement.name == name for requirement in assigned)
             if name in outer and number:
                 problem = f"the requirement {name} of {part.name} is fulfilled here, and also by the substituted node"
-                self.wrong("mapping-unfit", problem, part.template, part.template.path, "leave out one of them")
+                self.wrong(problem, part.template, part.template.path, "leave out one of them", code="mapping-unfit")
             missing = 0 if name in outer else int(definition.occurrences[0]) - number
             for _ in range(missing):
                 assigned.append(Requirement(name, {}, part.template, definition, part.template.path))
@@ -283,7 +283,7 @@ class Topology:
         if nodes:
             names = ", ".join(node.name for node in nodes[:5])
             problem = f"{owner} can be fulfilled by several nodes: {names}"
-            self.wrong("open-requirement", problem, part.template, requirement.path, "name one of them")
+            self.wrong(problem, part.template, requirement.path, "name one of them", code="open-requirement")
             return None
         machine = self.surroundings.machine
         problem = f"no node fulfils {owner}"
@@ -294,7 +294,7 @@ class Topology:
             problem += ", and this machine does not meet its filter"
             hint = f"this machine has {_facts(machine)}"
         if not part.template.directives or part.layer.topology.surroundings.substitute(part) is None:
-            self.wrong("open-requirement", problem, part.template, requirement.path, hint)
+            self.wrong(problem, part.template, requirement.path, hint, code="open-requirement")
         return None
 
     def _this_machine(self, layer: Layer) -> Part:

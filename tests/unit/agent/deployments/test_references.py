@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.deployments import metadata, redaction
+from heat_config_agent.deployments import metadata
+from heat_config_agent.masking import redaction
 from heat_config_agent.model.deployment import Config, Deployment, Document, Tool
 from heat_config_agent.model.job import Job
 from heat_config_agent.settings import policy

@@ -9,11 +9,11 @@ Json: TypeAlias = Any
 """A JSON value: None, bool, int, float, str, a list of JSON values, or a dict from str to JSON values."""
 
 Path: TypeAlias = tuple[str | int, ...]
-"""A position in a template: `("resources", "r", "properties", "inputs", 0)`."""
+"""A position in a document or a template: `("resources", "r", "properties", "inputs", 0)`."""
 
 
 def dotted(path: Path) -> str:
-    """Return a path as Heat writes it: `resources.r.properties.inputs[0]`."""
+    """Return a path as text, as Heat writes it: `resources.r.properties.inputs[0]`."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part

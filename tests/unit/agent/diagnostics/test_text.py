@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.diagnostics import Diagnostics
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Language, Text
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.positions import Json
 from heat_config_hooks.yaml_schema import YAML_1_2
-from heat_config_stack.language.mistakes import Invalid
-from heat_config_stack.language.positions import Json
-from heat_config_stack.language.report import Report
-from heat_config_stack.language.text import Language, Text
 
 OTHER = Language("Other", YAML_1_2, unique_keys=True, all_mistakes=True)
 
@@ -56,7 +56,7 @@ def test_the_written_form_is_kept() -> None:
 def test_all_mistakes_are_found_together() -> None:
     """The rest of the text has its values."""
     text = read("a: 1\nb: !secret x\na: 2\nc: {d: .nan, e: !!int x, e: 5, f: 6}\n<<: {g: 7}\n<<: {h: 8}\n")
-    report = Report(text)
+    report = Diagnostics(text)
     with pytest.raises(Invalid) as caught:
         report.finish(OPEN)
     assert [str(mistake) for mistake in caught.value.mistakes] == [

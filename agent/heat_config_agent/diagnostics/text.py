@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks import strict_json
 from heat_config_hooks.yaml_schema import Schema
 from heat_config_hooks.yaml_tree import LARGEST, Fault, Repetition, Tree, Unreadable
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Json, Path, Place
 
 
 @dataclass(frozen=True, slots=True)

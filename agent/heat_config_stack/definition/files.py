@@ -8,11 +8,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from urllib import parse
 
-from heat_config_agent.deployments.redaction import OPEN
+from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import UsageError
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Place
 from heat_config_hooks.files import LARGEST, take
-from heat_config_stack.language.mistakes import Invalid, Mistake
-from heat_config_stack.language.positions import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,47 @@
+"""The mistakes and warnings of one text, collected while it is examined."""
+
+from __future__ import annotations
+
+from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.text import Text
+from heat_config_agent.masking.redaction import Concealer
+from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Path, Place
+
+
+class Diagnostics:
+    """The mistakes and warnings of one text; those of the text itself are in it from the beginning."""
+
+    def __init__(self, text: Text) -> None:
+        self._text = text
+        self.mistakes: list[Mistake] = list(text.mistakes)
+        self.warnings: list[Mistake] = list(text.warnings)
+
+    def wrong(
+        self,
+        problem: str,
+        path: Path,
+        hint: str = "",
+        *,
+        kind: str = "validate",
+        at: Path | Place | None = None,
+        code: str = "",
+    ) -> None:
+        """Add a mistake. `at`: its position or the path of its position, if that is not `path`."""
+        place = at if isinstance(at, Place) else self._text.place(path if at is None else at)
+        self.mistakes.append(Mistake(problem, path, place, hint, kind, code))
+
+    def warn(self, problem: str, path: Path, hint: str = "", *, code: str = "") -> None:
+        """Add a warning, unless it is there already."""
+        warning = Mistake(problem, path, self._text.place(path), hint, code=code)
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def refuse(self, problem: str, path: Path) -> Invalid:
+        """Return the error that ends the validation at once. `problem` names a limit, and no value."""
+        return Invalid([Mistake(problem, path, self._text.place(path))])
+
+    def finish(self, conceal: Concealer) -> None:
+        """Raise `Invalid` if there are mistakes."""
+        if self.mistakes:
+            raise Invalid(ordered(self.mistakes), conceal)
