@@ -52,10 +52,10 @@ def count(frame, event, _):
 
 from heat_config_agent.cli import agent, apply_options, runner
 
-command = apply_options.main if sys.argv[1] == "apply" else agent.main
-del sys.argv[1]
+is_apply = sys.argv.pop(1) == "apply"
+run = apply_options.run_template if is_apply and apply_options.is_of_template(sys.argv[1:]) else agent.main
 sys.setprofile(count)
-code = runner.run(command)
+code = runner.run(run)
 sys.setprofile(None)
 print(json.dumps({"code": code, "calls": calls, "modules": sorted(sys.modules)}), file=sys.stderr)
 """

@@ -5,7 +5,6 @@ For a template, nothing of what applies documents is loaded.
 
 from __future__ import annotations
 
-import gc
 import os
 
 from heat_config_agent.cli import command_line, state_options
@@ -99,19 +98,18 @@ VERSIONS = (b"heat_template_version", b"tosca_definitions_version")
 """The first keys of templates."""
 
 
-_RUBBISH = 200_000
-"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run `heat-config-apply`, and return its exit code."""
-    gc.set_threshold(_RUBBISH)
+def is_of_template(arguments: Sequence[str]) -> bool:
+    """Return whether the only FILE of a command line is certainly a template."""
     options = command_line.read(arguments, OPTIONS, rest="file")
-    if options is not None and len(options.file) == 1 and is_template(options.file[0]):
-        return apply_template(settings_of(options), options, None)
-    from heat_config_agent.cli import apply  # noqa: PLC0415  # templates need none of it
+    return options is not None and len(options.file) == 1 and is_template(options.file[0])
 
-    return apply.main(arguments)
+
+def run_template(arguments: Sequence[str]) -> int:
+    """Apply the only FILE of a command line, which is a template; return the exit code."""
+    options = command_line.read(arguments, OPTIONS, rest="file")
+    if options is None:
+        raise ValueError("the command line has no template")
+    return apply_template(settings_of(options), options, None)
 
 
 def settings_of(options: SimpleNamespace | argparse.Namespace) -> Settings:

@@ -15,7 +15,12 @@ from heat_config_hooks import memory
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
+
+
+_RUBBISH = 200_000
+"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
 
 
 def agent() -> int:
@@ -43,10 +48,14 @@ def apply() -> NoReturn:
     gc.disable()
     from heat_config_agent.cli import apply_options, runner  # noqa: PLC0415
 
-    if not any(map(apply_options.is_template, sys.argv[1:])):
-        from heat_config_agent.cli import apply as _  # noqa: F401, PLC0415  # before the collector runs
+    run: Callable[[Sequence[str]], int] = apply_options.run_template
+    if not apply_options.is_of_template(sys.argv[1:]):
+        from heat_config_agent.cli import apply as command  # noqa: PLC0415  # templates need none of it
+
+        run = command.main
     _loaded()
-    _end(runner.run(apply_options.main))
+    gc.set_threshold(_RUBBISH)
+    _end(runner.run(run))
 
 
 def _lead_others() -> None:

@@ -231,7 +231,7 @@ def carry_out(
         limit=options.timeout,
         without_types=without_types,
         user_data=getattr(options, "user_data", False),
-        known=definition,
+        definition=definition,
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)

@@ -176,13 +176,13 @@ def work(
     limit: float | None = None,
     without_types: bool = False,
     user_data: bool = False,
-    known: Definition | None = None,
+    definition: Definition | None = None,
 ) -> Iterator[ArchivingSession]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
-    `known` is a definition that the caller has: it is not made again if the stack has it.
+    A `definition` that the caller has made is not made again if it is that of the stack.
     """
     lock.guard(settings.state)
     folder = listing.folder(settings.state, name)
@@ -197,7 +197,7 @@ def work(
             folder,
             all_types,
             machine,
-            load if known is None else functools.partial(_loaded, known),
+            load if definition is None else functools.partial(_loaded, definition),
             happened=lambda event: view.happened(_with_why(event, opened)),
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
@@ -213,9 +213,9 @@ def work(
                 view.clear()
 
 
-def _loaded(known: Definition, source: Json, identity: Identity) -> Definition:
-    """Return the definition of a source: the one that is known, if it is of that source."""
-    return known if (known.source, known.identity) == (source, identity) else load(source, identity)
+def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
+    """Return the definition of a source: the one that was made already, if it is of that source."""
+    return made if (made.source, made.identity) == (source, identity) else load(source, identity)
 
 
 def _is_at_rest(folder: Path) -> bool:
