@@ -155,9 +155,20 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
+            if root.record.source != definition.source:
+                _warn_of_defaults(definition, root)
             session.update(definition, rollback=options.rollback)
 
     return carry_out(settings, options, work, definition)
+
+
+def _warn_of_defaults(definition: Definition, root: Stack) -> None:
+    """Name the parameters that fall back to their defaults, because they are not given again."""
+    from heat_config_stack.cli.stack import differences  # noqa: PLC0415  # an unchanged template has none
+
+    if fallen := differences.fallen_back(definition, root):
+        text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
+        sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
 
 
 def reported_later(_text: str) -> None:
