@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import heat_config_hooks
 from heat_config_agent.cli import agent, ready
 from heat_config_hooks import options
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -247,14 +248,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
     return {**listed, "seconds": time.monotonic() - begun}
 
 
-def alive(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_programs_that_hang_are_said_and_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
@@ -275,10 +268,10 @@ def test_programs_that_hang_are_said_and_ended(
     assert (listed["docker-cmd"]["version"], listed["docker-cmd"]["ready"]) == ("4.3.1", True)
     children = [int(path.read_text()) for path in bin_folder.glob("*.child")]
     assert len(children) == len(names)
-    wait_until(lambda: not any(map(alive, children)), 5)
+    wait_until(lambda: all(map(endings.pid_has_ended, children)), 60)
 
 
-def test_what_a_program_leaves_behind_keeps_nobody_waiting(
+def test_version_is_shown_while_a_child_holds_the_output_open(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
     """The version is shown although a child of the program holds its output open."""
@@ -287,7 +280,7 @@ def test_what_a_program_leaves_behind_keeps_nobody_waiting(
     listed = asked(monkeypatch, capsys, machine)
 
     assert (listed["puppet"]["version"], listed["puppet"]["ready"]) == ("7.23.0", True)
-    psutil.Process(int((bin_folder / "child").read_text())).kill()
+    os.kill(int((bin_folder / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_program_has_ten_seconds() -> None:
@@ -298,7 +291,7 @@ def test_a_program_has_ten_seconds() -> None:
 # One hook.
 
 
-def test_one_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> None:
+def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> None:
     """A hook is shown with its config, program, variables, and each option with kind, default and meaning."""
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     about = heat_config_hooks.load("puppet").ABOUT
@@ -349,7 +342,7 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin
     assert not (bin_folder / "ran").exists()
 
 
-def test_a_missing_program_is_no_failure(machine: Machine, bin_folder: Path) -> None:
+def test_missing_program_is_shown_with_how_to_install_it(machine: Machine, bin_folder: Path) -> None:
     """A hook whose program is missing is shown with the way to install it."""
     done = hooks(machine, "salt", PATH=str(bin_folder))
     assert done.code == 0
@@ -380,12 +373,14 @@ def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
     assert stat.S_ISDIR(bin_folder.stat().st_mode)
 
 
-def test_a_reader_that_goes_away_is_no_error(machine: Machine, bin_folder: Path) -> None:
+def test_closed_pipe_gives_no_traceback(machine: Machine, bin_folder: Path) -> None:
     """A closed pipe, as with `| head`, is not an error."""
     reader, writer = os.pipe()
     os.close(reader)
     environment = {**machine.environment, "PATH": str(bin_folder)}
     with open(writer, "wb") as pipe:
         command = [str(BIN / "heat-config-agent"), "hooks"]
-        done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=60)
+        done = subprocess.run(
+            command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=pace.seconds(60)
+        )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from support import pace
-from support.loopback import SignalServer
+from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
 MEBI = 1024 * 1024
@@ -140,7 +139,7 @@ def test_the_kept_result_is_whole(machine: Machine, heat: SignalServer) -> None:
 # What is never answered there.
 
 
-def test_a_document_that_is_no_json(machine: Machine) -> None:
+def test_invalid_json_is_reported_with_its_place(machine: Machine) -> None:
     """heat-agents ignored a broken list of deployments, exit 0; ours says where it is broken, and exits with 2."""
     done = machine.apply(machine.write('[{"id": "d1",\n  "group": }]'), seconds=10)
     drop_in = machine.apply(HEAT_SHELL_CONFIG=str(machine.folder / "document.json"))
@@ -223,7 +222,7 @@ def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer
     began = time.monotonic()
     value = told(machine, heat, "#!/bin/sh\necho started\nsleep 30 &\n")
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < pace.seconds(20)
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"], "it may live on"
 
@@ -294,7 +293,7 @@ def test_a_shorter_script_of_the_same_id(machine: Machine, heat: SignalServer) -
 
 
 @pytest.mark.parametrize("identity", ["../../escaped", "/escaped", "..", "a/b", ".hidden", "a\nb", "x" * 300])
-def test_an_id_that_is_no_file_name(machine: Machine, heat: SignalServer, identity: str) -> None:
+def test_id_with_path_characters_stays_in_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
     """heat-agents wrote a script to wherever its id led; ours keeps all files in their folders."""
     before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
 
@@ -387,7 +386,9 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
     calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
     strace = ["strace", "-f", "-qq", "-y", "-s", "400", "-e", calls, "-o", str(trace), *command]
     try:
-        done = subprocess.run(strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(30)
+        )
     except FileNotFoundError:
         pytest.skip("strace is missing: apt-get install strace")
     if not heat.signals:
@@ -408,14 +409,13 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
 
 def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' successor never learned what became of a script that outlived its agent; ours picks it up."""
-    given = [deployment(config="#!/bin/sh\nsleep 0.5\necho done\nexit 4\n", signal=heat.url())]
+    begun = machine.folder / "begun"
+    script = f"#!/bin/sh\ntouch {begun}\nsleep 0.5\necho done\nexit 4\n"
+    given = [deployment(config=script, signal=heat.url())]
     agent = machine.start_apply(given)
-    deadline = time.monotonic() + 5
-    while not psutil.Process(agent.pid).children() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
+    wait_until(begun.exists, 60)
     agent.terminate()
-    agent.communicate(timeout=pace.seconds(5))
+    agent.communicate(timeout=pace.seconds(60))
     machine.apply(given)
 
     assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}]

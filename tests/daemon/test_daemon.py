@@ -78,7 +78,7 @@ def test_deployments_of_a_document_that_goes_are_neither_run_nor_signalled(
     assert not heat.signals
 
 
-def test_what_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machine) -> None:
+def test_deployment_that_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machine) -> None:
     """A deployment that leaves while it runs is cleaned up as soon as it has ended."""
     go = machine.folder / "go"
     compose = machine.folder / "docker-compose"
@@ -216,8 +216,8 @@ def test_time_limit_environment_and_hooks_of_the_settings(daemon: Daemon, machin
     daemon.configure(time_limit=0.5, environment=["COLOUR=green, or blue", "HEAT_X=a=b"])
     daemon.put(
         [
-            deployment("d1", group="own", signal=heat.url("d1")),
-            deployment("d2", "#!/bin/sh\nsleep 60\n", signal=heat.url("d2")),
+            deployment("d1", group="own", signal=heat.url("d1"), options={"timeout": LONG}),
+            deployment("d2", "#!/bin/sh\nsleep 600\n", signal=heat.url("d2")),
         ]
     )
     daemon.start()

@@ -16,7 +16,7 @@ import pytest
 from heat_config_agent.cli import shortcut
 from heat_config_agent.model.entry import Removed, State
 from heat_config_agent.state import journal
-from support import kill_points
+from support import kill_points, pace
 from support.daemon import Daemon, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment, small_disk
@@ -278,7 +278,12 @@ def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
     words = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC"]
     conf = ["--config", settings(machine, keep_secrets=0)]
     done = subprocess.run(
-        [*words, *command, *conf], env=machine.environment, capture_output=True, text=True, check=False, timeout=120
+        [*words, *command, *conf],
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(120),
     )
     assert done.returncode == 0, done.stderr
     assert holds(machine, SECRET) == set()
@@ -315,7 +320,7 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
     5, "what is remembered of tidying is damaged or cannot be written", "work goes on, things stay longer"
 )
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6))
-def test_what_is_remembered_is_damaged(machine: Machine, content: str | None) -> None:
+def test_damaged_memory_of_retention_neither_removes_nor_keeps(machine: Machine, content: str | None) -> None:
     """Nothing is removed for it, and nothing stays for ever."""
     given = [secret(machine, "d1")]
     machine.apply(given)
@@ -367,7 +372,7 @@ def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) 
 @pytest.mark.fault(
     1, "a deployment comes back, is run again or retried while things are removed", "what it needs stays"
 )
-def test_what_is_wanted_again_stays(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_with_a_pending_request_is_kept(machine: Machine, heat: SignalServer) -> None:
     """A request of a person counts for more than its age."""
     given = [secret(machine, "d1", signal=heat.url())]
     machine.apply(given)

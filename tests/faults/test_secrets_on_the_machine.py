@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support import pace, planted
+from support import endings, pace, planted
 from support.containers import IMAGE, own_podman, podman
 from support.daemon import LONG, Daemon, until
 from support.loopback import SignalServer, wait_until
@@ -50,7 +50,7 @@ def test_a_word_is_found_in_whatever_form() -> None:
 
 
 @pytest.mark.shows_secrets("they are put where they must not be, to see that they are found there")
-def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalServer) -> None:
+def test_checker_finds_misplaced_secrets(machine: Machine, heat: SignalServer) -> None:
     """The checker searches output, logs, health, shared results, names, temporary files and open files."""
     given = [deployment("d1", f"{SH}echo $planted\n", signal=heat.url())]
     assert machine.apply(given).code == 0
@@ -257,9 +257,10 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
         stderr=subprocess.DEVNULL,
     )
     theirs = machine.state / "heat-config-script"
-    wait_until(lambda: bool(list(theirs.glob("core*"))), LONG)
-    agent.send_signal(signal.SIGABRT)
-    assert agent.wait(pace.seconds(LONG)) == -signal.SIGABRT
+    with endings.ended(agent):
+        wait_until(lambda: bool(list(theirs.glob("core*"))), LONG)
+        agent.send_signal(signal.SIGABRT)
+        assert agent.wait(pace.seconds(LONG)) == -signal.SIGABRT
     assert list(machine.folder.glob("core*")) == []
     assert mine.read_text() == "unlimited\n"
     go.touch()
@@ -301,12 +302,13 @@ def test_there_is_no_core_of_hooks(machine: Machine) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert hook.stdin is not None
-    hook.stdin.write(json.dumps(given).encode())
-    hook.stdin.close()
-    wait_until(pid.exists, LONG)
-    hook.send_signal(signal.SIGABRT)
-    assert hook.wait(pace.seconds(LONG)) == -signal.SIGABRT
+    with endings.ended(hook):
+        assert hook.stdin is not None
+        hook.stdin.write(json.dumps(given).encode())
+        hook.stdin.close()
+        wait_until(pid.exists, LONG)
+        hook.send_signal(signal.SIGABRT)
+        assert hook.wait(pace.seconds(LONG)) == -signal.SIGABRT
     [folder] = machine.temporary.glob("heat-config-hook-*")
     os.kill(int(pid.read_text()), signal.SIGABRT)
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}/exe").exists(), LONG)
@@ -324,7 +326,7 @@ def remove(folder: Path) -> None:
     "a hook that heat-agents' programs call is killed with -9 in its run",
     "what it was given goes with the next one's, as soon as nothing works on it any more",
 )
-def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
+def test_temporary_folder_of_a_killed_hook_is_removed(machine: Machine) -> None:
     """The temporary folder of a killed hook, which has inputs, is removed once its command has ended."""
     begun, go = machine.folder / "begun", machine.folder / "go"
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")

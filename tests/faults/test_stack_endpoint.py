@@ -69,9 +69,10 @@ def template(stacks: Stacks, kind: str) -> Path:
 @again
 def test_a_signal_that_was_late_for_nobody_counts(stacks: Stacks) -> None:
     """The time ran out while no process worked on the stack: who goes on hears those first that could not be heard."""
-    path = stacks.template(stacks.waiting(timeout=2))
+    limit = round(pace.limit(2))
+    path = stacks.template(stacks.waiting(timeout=limit))
     interrupt(stacks, path)
-    time.sleep(2.5)  # the time of the wait condition
+    time.sleep(limit + 0.5)
 
     complete(stacks, path)
 
@@ -197,7 +198,7 @@ def attack(port: int, sent: bytes, *, reset: bool) -> bytes:
     "resets, garbage, endless and half requests, bodies cut short, no JSON, where wait conditions are signalled",
     "nothing of it counts as a signal or is printed; true signals come through",
 )
-def test_what_is_no_signal_does_nothing(stacks: Stacks, tried: Callable[[int], None]) -> None:
+def test_invalid_signal_has_no_effect(stacks: Stacks, tried: Callable[[int], None]) -> None:
     """Nothing is printed, nothing counts, no threads are begun; what is a signal does count, in the midst of it all."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()

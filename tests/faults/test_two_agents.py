@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from heat_config_agent.state import lock
-from support import pace
+from support import endings, pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -109,7 +109,7 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     wait_until((machine.folder / "ran").exists)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
 
-    for each in [supervisor, *supervisor.children(recursive=True)]:
+    for each in [supervisor, *endings.children(supervisor, recursive=True)]:
         names = [str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()]
         assert not [name for name in names if name.endswith(("/lock", "/journal")) or name.startswith("socket")]
 
@@ -162,7 +162,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
     "a second agent leaves with exit code 4",
 )
 @pytest.mark.parametrize("how", ["link", "bind mount"])
-def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: str) -> None:
+def test_lock_belongs_to_the_directory_whatever_its_path(machine: Machine, heat: SignalServer, how: str) -> None:
     """The lock belongs to the directory, whatever path leads to it."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)
@@ -224,12 +224,7 @@ def test_run_of_another_container_is_followed(machine: Machine, heat: SignalServ
         said, _ = second.communicate(timeout=pace.seconds(LONG))
         assert second.returncode == 0, said
     finally:
-        for process in (first, second):
-            if process is not None:
-                for each in [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []:
-                    each.kill()
-                process.kill()
-                process.wait()
+        endings.end(first, second)
     assert (machine.folder / "ran").read_text() == "ran\n"
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 

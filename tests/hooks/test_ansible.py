@@ -17,7 +17,7 @@ import yaml
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
-from support import pace
+from support import endings, pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
@@ -136,7 +136,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
+def test_output_is_that_of_ansible_and_a_recap(driver: Driver) -> None:
     """Standard output is the output of ansible-playbook, byte for byte, and then the outcome of each task."""
     config = playbook(
         {"name": "a {{ thing }}", "command": "/bin/true"},
@@ -450,7 +450,7 @@ def test_mistakes_are_named(driver: Driver) -> None:
     assert not (driver.folder / "made").exists()
 
 
-def test_what_is_missing(driver: Driver) -> None:
+def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
     """The deployment fails without ansible-playbook or ansible-runner, and with a program that cannot be started."""
     config = playbook({"file": {"path": str(driver.folder / "made"), "state": "touch"}})
     driver.environment["HEAT_ANSIBLE_CMD"] = "no-such-playbook"
@@ -515,8 +515,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
     path.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.2; done\n")
     path.chmod(0o755)
     yield path
-    for each in living(str(tmp_path)):
-        each.kill()
+    endings.kill(*living(str(tmp_path)))
 
 
 @pytest.mark.slow

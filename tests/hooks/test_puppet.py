@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from support import pace
+from support import endings, pace
 from support.driver import Alone, Driver
 from support.observations import mode
 from support.puppet import START, Puppet, a_manifest, real, recorder
@@ -166,7 +166,7 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_fails_has_failed_with_puppets_code_and_words(
+def test_failure_has_the_code_and_words_of_puppet(
     driver: Driver, the_puppet: Puppet, manifest: str, code: int, says: str
 ) -> None:
     """1: nothing could be applied; 4 and 6: a part failed, without or with changes."""
@@ -241,7 +241,7 @@ notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts
     assert list(data.parent.iterdir()) == []
 
 
-def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+def test_hanging_puppet_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
     """The result has the output until then; the processes are ended, though Puppet gives them another session."""
     file = tmp_path / "followed"
     file.touch()
@@ -252,8 +252,7 @@ def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: P
     assert "before it hangs" in done["deploy_stdout"]
     assert no_more(the_puppet.arguments[-1])
     if isinstance(driver, Alone):  # which ends no more than the group of processes
-        for each in naming(str(file)):
-            each.kill()
+        endings.kill(*naming(str(file)))
     assert no_more(str(file))
 
 
@@ -318,7 +317,7 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
 
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 2", 0), ("exit 1", 1), ("exit 4", 4), ("exit 6", 6)])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_only_changes_are_no_failure(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
+def test_changes_without_errors_are_a_success(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
     """The exit codes 0 and 2 are success."""
     recorded(then)
     assert driver.run(a_manifest("p1", "x"))["deploy_status_code"] == code

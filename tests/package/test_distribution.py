@@ -9,10 +9,11 @@ import sysconfig
 import pytest
 
 from package.built import ROOT
+from support import pace
 
 pytestmark = pytest.mark.takes(120)
 
-TESTS = "test_half_of_a_body_is_none or test_what_may_have_been_heard_is_not_sent_again"
+TESTS = "test_half_of_a_body_is_none or test_request_on_a_broken_connection_is_not_repeated"
 """Where urllib3 before 2.0 does otherwise: it takes half of a body for all of it."""
 
 WAYS = str(ROOT / "tests/unit/agent/web/test_ways.py")
@@ -46,7 +47,7 @@ def test_http_is_as_truthful_with_the_modules_of_the_distribution() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=pace.seconds(200),
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

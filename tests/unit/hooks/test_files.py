@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_hooks import files
-from support import pace
+from support import endings, pace
 from support.observations import held_open
 
 
@@ -120,7 +120,7 @@ def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Pa
             [sys.executable, "-c", _REPLACE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         waiting.start()
-        with ended:
+        with endings.ended(ended):
             assert ended.stdout is not None
             assert ended.stdout.read(1) == b"."
             _wait_until_blocked(ended.pid)
@@ -191,7 +191,7 @@ def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pyt
     assert held_open(tmp_path) == []
 
 
-def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_temporary_file_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
     """The temporary file of a killed process is overwritten."""
     path = tmp_path / "a"
     (tmp_path / ".a.new").write_bytes(b"half of a longer one")

@@ -11,6 +11,7 @@ import pytest
 
 from heat_config_hooks import reply
 from heat_config_hooks.reply import BODY_LIMIT, Capture, Text, cut, failure, fit
+from support import pace
 
 MARKER = re.compile(r"\n\[\.\.\. ([\d,]+) bytes left out \.\.\.\]\n")
 
@@ -33,7 +34,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "stdout"
 
 
-def test_what_fits_is_not_changed(path: Path) -> None:
+def test_fitting_outputs_are_unchanged(path: Path) -> None:
     """Values of any type stay as they are, and a file becomes its text."""
     path.write_bytes("tée\r\n\0\x1b[1m".encode())
     given = {"a": "é\n", "b": 7, "c": [None, True, 1.5], "d": {"k": {}}, "e": None, "f": "", "g": Capture(path)}
@@ -45,7 +46,7 @@ def test_nothing_fits_into_nothing() -> None:
     assert fit({}) == {}
 
 
-def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
+def test_undecodable_bytes_are_replaced(path: Path) -> None:
     """The result is sent nevertheless."""
     path.write_bytes(b"a\xff\xfe\x80b\xc3")
     assert fit({"x": Capture(path)}) == {"x": "a\ufffd\ufffd\ufffdb\ufffd"}
@@ -58,7 +59,7 @@ def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
         (3, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "", "code": 3}),
     ],
 )
-def test_what_the_machine_cannot_read_is_no_success(
+def test_unreadable_output_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, wanted: dict[str, object]
 ) -> None:
     """An output that exists and cannot be read from the disk is a failure."""
@@ -86,7 +87,7 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"], ids=ascii)
 @pytest.mark.parametrize("limit", [100, 1000, BODY_LIMIT])
-def test_what_is_too_long_is_cut_to_fit(unit: str, limit: int) -> None:
+def test_long_reply_is_cut_to_fit(unit: str, limit: int) -> None:
     """The limit counts the bytes of JSON, where a character may take six and more, and is nearly used up."""
     text = unit * (limit // len(unit.encode()) * 2)
     fitted = fit({"deploy_stdout": text}, limit)
@@ -138,7 +139,7 @@ def test_binary_of_any_kind_is_cut_at_once(path: Path, byte: bytes) -> None:
     path.write_bytes(byte * 2_500_000)
     begun = time.monotonic()
     fitted = fit({"x": Capture(path)})
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < pace.seconds(10)
     head, _, tail = left_out(fitted["x"])
     assert len(head) > 10_000
     assert len(tail) > 10_000
@@ -153,7 +154,7 @@ def test_a_huge_file_costs_no_more_than_a_long_one(path: Path) -> None:
         file.write(b"end")
     begun = time.monotonic()
     fitted = fit({"deploy_stdout": Capture(path), "deploy_stderr": "kept whole"})
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < pace.seconds(30)
     assert size(fitted) <= BODY_LIMIT
     head, count, tail = left_out(fitted["deploy_stdout"])
     assert head.startswith("begin\0")

@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import heat_config_hooks
-from support import pace
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN
 
@@ -38,7 +38,7 @@ def run(environment: dict[str, str]) -> Run:
         text = given if isinstance(given, str) else json.dumps(given)
         command = [str(program), *arguments]
         return subprocess.run(
-            command, input=text, env=environment, capture_output=True, text=True, check=False, timeout=60
+            command, input=text, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
         )
 
     return run
@@ -150,19 +150,21 @@ def test_an_interpreter_that_is_not_there_is_a_reply_that_says_it(run: Run) -> N
 def test_a_time_limit_ends_it(run: Run) -> None:
     """The reply has the output until then, and the reason."""
     begun = time.monotonic()
-    found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 1.5}), "script"))
-    assert time.monotonic() - begun < 30
+    limit = pace.limit(1.5)
+    found = reply(run(deployment("echo begun; sleep 600", options={"timeout": limit}), "script"))
+    assert time.monotonic() - begun < pace.seconds(30)
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (124, "begun\n")
-    assert "timed out after 1.5 s" in found["deploy_stderr"]
+    assert f"timed out after {limit:g} s" in found["deploy_stderr"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
     """A signal to the hook ends the deployment, too."""
     given = json.dumps(deployment(f"echo $$ >{tmp_path}/pid; exec sleep 60"))
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [HOOK, "script"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
-    ) as process:
+    )
+    with endings.ended(process):
         assert process.stdin is not None
         process.stdin.write(given)
         process.stdin.close()
@@ -170,7 +172,7 @@ def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: 
         process.send_signal(number)
         process.wait(pace.seconds(15))
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not psutil.pid_exists(pid), 3)
+    wait_until(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize("given", ["", "hello", "[]", "7", "null", "[" * 100_000, '{"a"'], ids=lambda value: value[:8])
@@ -228,12 +230,12 @@ def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
 
 
 @pytest.mark.parametrize("given", [{"modulepath": "/x", "timeout": 9}, {"shout": {"loud": True}}])
-def test_what_may_be_another_tools_option_passes(run: Run, given: object) -> None:
+def test_option_of_another_tool_passes(run: Run, given: object) -> None:
     """The options may be those of a component, whose other tools are unknown."""
     assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
 
 
-def test_what_is_no_tools_option_does_not_pass(run: Run) -> None:
+def test_option_of_no_tool_is_a_mistake(run: Run) -> None:
     """An option that no tool has is a mistake."""
     found = reply(run(deployment("echo ran", options={"timeoutt": 9}), "script"))
     assert found["deploy_status_code"] == 125

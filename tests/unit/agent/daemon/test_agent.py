@@ -9,7 +9,7 @@ from heat_config_agent.daemon.agent import Agent
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.metadata import Parsed
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Event, Message, Report
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.settings import effective
 from heat_config_agent.sources.poller import Answer
@@ -23,11 +23,9 @@ class Messages(Report):
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    def event(self, event: Event) -> None:
+        if isinstance(event, Message):
+            (self.warnings if event.is_warning else self.notes).append(event.text)
 
 
 @pytest.fixture
@@ -96,7 +94,7 @@ def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messa
     assert messages.notes == ["local has 0 deployments"]
 
 
-def test_a_document_that_is_no_metadata_leaves_the_one_before_it_in_force(
+def test_invalid_document_leaves_the_earlier_one_in_force(
     agent: Agent, messages: Messages, parsed: list[Document]
 ) -> None:
     """An invalid document is reported once, and the earlier one stays and is not parsed again."""

@@ -4,8 +4,7 @@ from typing import cast
 
 from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.launch import Active
-from heat_config_agent.engine.queue import DELETE_PATIENCE, Queue
+from heat_config_agent.engine.queue import DELETE_PATIENCE, Active, Queue
 from heat_config_agent.model.deployment import CLEANUP_KEY, Document
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs.supervisor import Running
@@ -81,7 +80,7 @@ def test_nothing_begins_while_it_is_held_or_waits_for_a_reboot() -> None:
     assert rebooting.next([], 9) is None
 
 
-def test_what_is_dropped_does_not_begin() -> None:
+def test_dropped_deployment_does_not_begin() -> None:
     """A dropped deployment does not begin, and no longer counts as a waiting DELETE."""
     waiting = queue(step("a", "DELETE"), step("b"))
     waiting.drop("a")

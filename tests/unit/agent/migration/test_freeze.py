@@ -14,6 +14,7 @@ import pytest
 
 from heat_config_agent.migration import Unit, freeze, survey
 from heat_config_agent.model.errors import AgentError
+from support import endings
 from support.loopback import wait_until
 
 TEXT = """\
@@ -30,14 +31,9 @@ def collector(tmp_path: Path) -> Iterator[Unit]:
     """An os-collect-config that begins something as soon as there is a file `change`, and waits for it."""
     program = tmp_path / "os-collect-config"
     program.write_text(TEXT)
-    process = subprocess.Popen([sys.executable, program, tmp_path / "change"])
-    wait_until(lambda: bool(survey.collectors(unit_of(process.pid))))
-    yield unit_of(process.pid)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for each in psutil.Process(process.pid).children():
-            each.kill()
-    process.kill()
-    process.wait()
+    with endings.ended(subprocess.Popen([sys.executable, program, tmp_path / "change"])) as process:
+        wait_until(lambda: bool(survey.collectors(unit_of(process.pid))))
+        yield unit_of(process.pid)
 
 
 def unit_of(process: int) -> Unit:
@@ -58,7 +54,7 @@ def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
     wait_until(lambda: status(collector) != psutil.STATUS_STOPPED)
 
 
-def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> None:
+def test_collector_with_running_work_is_not_stopped(collector: Unit, tmp_path: Path) -> None:
     """A collector with running work is not stopped, so that it sees the end of it."""
     (tmp_path / "change").touch()
     wait_until(lambda: bool(survey.commands(collector)))
@@ -77,7 +73,7 @@ def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> Non
         assert status(collector) == psutil.STATUS_STOPPED
 
 
-def test_one_that_a_unit_leaves_is_ended(collector: Unit) -> None:
+def test_process_that_a_unit_leaves_is_ended(collector: Unit) -> None:
     """A process that a unit leaves behind is ended, also while it is stopped."""
     with contextlib.ExitStack() as held:
         assert freeze.still(collector, held) == ""

@@ -8,10 +8,11 @@ from unittest import mock
 
 import pytest
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_hooks import processes
+from support import endings
 
 LIMIT = 8 * 1024 * 1024
 
@@ -65,7 +66,7 @@ def test_the_first_look_is_soon(clock: Clock) -> None:
     ("taken", "limit", "seconds"),
     [(0, LIMIT, 2), (LIMIT // 8, LIMIT, 2), (LIMIT // 2, LIMIT, 0.2), (LIMIT // 2, 0, 2)],
 )
-def test_what_prints_much_is_looked_at_more_often(
+def test_noisy_runs_are_checked_more_often(
     tmp_path: Path, clock: Clock, taken: int, limit: int, seconds: float
 ) -> None:
     """Whichever of the runs it is; unless there is no limit."""
@@ -94,7 +95,7 @@ def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -
     report.warn.assert_not_called()
 
 
-def test_what_cannot_be_shortened_is_said_once(
+def test_output_that_cannot_be_shortened_is_reported_once(
     tmp_path: Path, report: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output that cannot be shortened is reported once, and the run continues: some file systems have no holes."""
@@ -119,17 +120,17 @@ def test_output_is_limited_as_long_as_a_process_writes_it(tmp_path: Path, clock:
     watched.append(bounding.watches)
     with (folder / "stderr").open("ab") as stream:
         left = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=stream)
-    bounding.watch(folder)
-    watched.append(bounding.watches)
-    os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
-    os.close(descriptor)
-    clock.now += bounding.due
+    with endings.ended(left):
+        bounding.watch(folder)
+        watched.append(bounding.watches)
+        os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
+        os.close(descriptor)
+        clock.now += bounding.due
 
-    bounding.look([], LIMIT)
+        bounding.look([], LIMIT)
 
-    assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
-    watched.append(bounding.watches)
-    left.communicate()
+        assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
+        watched.append(bounding.watches)
     bounding.look([], LIMIT)
     watched.append(bounding.watches)
     assert watched == [False, True, True, False]

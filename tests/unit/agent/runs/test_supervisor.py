@@ -24,6 +24,7 @@ from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
 from heat_config_hooks.values import replace
+from support import endings
 from support.loopback import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
@@ -134,9 +135,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     """Return a place for runs; whatever is left of them ends with the test."""
     found = Runs(tmp_path)
     yield found
-    for each in found.living():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
+    endings.kill(*found.living())
 
 
 @pytest.mark.parametrize(
@@ -420,7 +419,7 @@ def test_a_run_that_will_not_end_is_killed_with_all_that_it_started(runs: Runs) 
     wait_until(lambda: runs.living() == [])
 
 
-def test_what_is_left_of_a_run_that_was_ended_goes_too(runs: Runs) -> None:
+def test_leftover_processes_of_an_ended_run_are_ended(runs: Runs) -> None:
     """The command obeys, what it started does not."""
     running = runs.shell("sh -c \"trap '' TERM; echo x >begun; while :; do sleep 1; done\" & wait")
     wait_until(runs.made("begun"))
@@ -459,7 +458,7 @@ def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> 
     assert runs.recorded() == ""
 
 
-def test_what_a_run_was_given_does_not_stay(runs: Runs) -> None:
+def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
     """Inputs may be secrets; its streams and how it ended are kept."""
     runs.end(runs.shell("echo out; exit 3"))
     (runs.folder / "inputs.json").touch()

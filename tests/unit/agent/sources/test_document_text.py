@@ -11,6 +11,7 @@ import pytest
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.file import File, ShellConfig
+from support import pace
 
 
 def load(text: str, name: str = "x") -> object:
@@ -83,7 +84,7 @@ def test_a_mistake_is_reported_with_its_place(text: str, name: str, place: str) 
         "a: !!python/object/apply:os.system ['true']",
     ],
 )
-def test_what_json_cannot_say_is_refused(text: str) -> None:
+def test_value_outside_json_is_refused(text: str) -> None:
     """No such value could be given to a hook, or sent."""
     with pytest.raises(UsageError, match="cannot read x"):
         load(text)
@@ -145,7 +146,9 @@ def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
         "from heat_config_agent.sources import document_text\nfrom heat_config_agent.model.errors import UsageError\n"
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+    )
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr[-500:]
 
 
@@ -158,7 +161,7 @@ def test_a_file_is_a_document_under_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\0", b"\x80", b"\0\0\0\0", b"\x1b[2J", bytes(range(256))])
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """In one sentence."""
     path = tmp_path / "a.json"
     path.write_bytes(content)

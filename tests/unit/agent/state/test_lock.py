@@ -10,6 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.state import lock
+from support import endings
 
 HOLD = """
 import sys
@@ -52,12 +53,11 @@ def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    with process:
+    with endings.ended(process):
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(LockedError, match=f"process {process.pid}"), lock.held(tmp_path):
             pytest.fail("held twice")
-        process.kill()
     with lock.held(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
@@ -66,12 +66,8 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
     """A run that outlives the agent does not hold its lock."""
     with lock.held(tmp_path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
-    try:
-        with lock.held(tmp_path):
-            pass
-    finally:
-        child.kill()
-        child.wait()
+    with endings.ended(child), lock.held(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("name", ["", "/below"])
@@ -112,7 +108,7 @@ def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tup
     "a state directory that others may read: they could hold its lock",
     "it is made private, or refused with what to do",
 )
-def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None:
+def test_readable_state_directory_is_made_private(tmp_path: Path) -> None:
     """A used folder that others may only read is made private, because they could hold its lock."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(0o755)
@@ -127,7 +123,7 @@ def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None
     "it is refused with what to do, and nothing is changed or run",
 )
 @pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
-def test_one_in_use_that_others_may_write_to_is_refused(tmp_path: Path, given: int) -> None:
+def test_nonempty_world_writable_state_directory_is_refused(tmp_path: Path, given: int) -> None:
     """A used folder that others may write to is refused, because its content may be theirs."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(given)
@@ -154,7 +150,7 @@ def test_a_shared_folder_is_refused_though_it_is_empty(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o1777
 
 
-def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
+def test_linked_state_directory_is_not_changed(tmp_path: Path) -> None:
     """Private it will do, anything else is somebody's decision."""
     (tmp_path / "real").mkdir(mode=0o700)
     link = tmp_path / "link"
@@ -167,7 +163,7 @@ def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_one_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """A folder of another user is refused, however private it is."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)

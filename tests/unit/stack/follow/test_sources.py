@@ -22,6 +22,7 @@ from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_hooks.values import replace
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import Source, source
+from support import pace
 from support.repositories import Repository
 
 GIT = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
@@ -202,7 +203,7 @@ def test_a_server_that_hangs_or_lies(tmp_path: Path, answer: bytes) -> None:
         began = time.monotonic()
         with pytest.raises(SourceError, match=r"did not answer within 1 s|git ls-remote failed"):
             source(replace(at, seconds=1), tmp_path / "kept").newest()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < pace.seconds(10)
         for each in held:
             each.close()
 
@@ -288,9 +289,7 @@ def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tr
         ((200, "text/plain", b"x" * 2 * MEBI), "larger than 1048576 bytes"),
     ],
 )
-def test_answers_that_are_no_revision(
-    tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
-) -> None:
+def test_invalid_revision_is_refused(tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str) -> None:
     """An invalid answer is refused with a sentence."""
     server.status, server.kind, server.body = answer
     with pytest.raises((SourceError, UsageError), match=says):
@@ -374,7 +373,7 @@ def many(members: tarfile.TarFile) -> None:
         add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
-def test_archives_that_are_no_archives(tree: Path) -> None:
+def test_invalid_archives_are_refused(tree: Path) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
         with pytest.raises(UsageError, match="cannot be unpacked"):
