@@ -156,7 +156,8 @@ class Mailroom:
         if not deployment.target.wanted:
             self._settle(key, State.UNASKED)
         else:
-            self._delivery.send(key, deployment.target, entry.values or {})
+            target, values = deployment.target, entry.values or {}
+            self._delivery.send(key, target, values, ended=entry.ended, earlier=entry.tries)
         return False
 
     def _record(self, outcome: Outcome) -> None:
