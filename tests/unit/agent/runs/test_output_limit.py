@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_hooks import processes
