@@ -189,7 +189,7 @@ class About:
     writes: Mapping[str, str] = field(default_factory=dict)
     """The folders and files of the machine to which it writes, by the variable that overrides each."""
     cleans: Literal["", "config", "name"] = ""
-    """What needs a cleanup when a deployment leaves the metadata without a DELETE of its own, see `Request.leaves`.
+    """The parts that need a cleanup when a deployment leaves the metadata without a DELETE, see `Request.leaves`.
 
     `config`: what belongs to its config, as soon as that config has left.
     `name`: what belongs to its name, once no other deployment with this tool has that name.

@@ -105,7 +105,7 @@ def test_the_variable_names_another(tmp_path: Path) -> None:
 
 
 def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None:
-    """An empty name is no variable."""
+    """An empty name does not name a variable."""
     assert programs.find(Program(names=("puppet",), install="…"), {"PATH": str(install(tmp_path, "puppet")), "": "x"})
 
 
