@@ -59,11 +59,11 @@ def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) 
     """In their order, HOT templates among them; the exit code is that of the worst."""
     names = [files[name] for name in ("good", "wrong", "hot", "bad-hot", "plain", "warned")]
     done = validate(machine, "--json", *names)
-    found = [json.loads(line) for line in done.out.splitlines()]
-    assert [each["file"] for each in found] == names
-    assert [each["valid"] for each in found] == [True, False, True, False, False, True]
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [each["file"] for each in lines] == names
+    assert [each["valid"] for each in lines] == [True, False, True, False, False, True]
     assert done.code == 1
-    assert found[1]["mistakes"] == [
+    assert lines[1]["mistakes"] == [
         {
             "code": "parent-unknown",
             "problem": "there is no node type B",
@@ -75,8 +75,8 @@ def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) 
             "stage": "type",
         }
     ]
-    assert found[4]["mistakes"][0]["code"] == "version-missing"
-    assert all(isinstance(each[key], list) for each in found for key in ("mistakes", "warnings", "open"))
+    assert lines[4]["mistakes"][0]["code"] == "version-missing"
+    assert all(isinstance(each[key], list) for each in lines for key in ("mistakes", "warnings", "open"))
 
 
 def test_a_file_that_is_not_there_is_said_to_be_so(machine: Machine, files: dict[str, str], tmp_path: Path) -> None:
