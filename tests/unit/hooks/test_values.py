@@ -44,7 +44,7 @@ def modules() -> list[str]:
 
 def pairs() -> list[Any]:
     """Return each class beside its twin: the same source, run with the standard library's `dataclasses`."""
-    found = []
+    compared = []
     for name in modules():
         ours = importlib.import_module(name)
         source = Path(str(ours.__file__)).read_text()
@@ -56,8 +56,8 @@ def pairs() -> list[Any]:
         exec(compile(changed, str(ours.__file__), "exec"), vars(twins))  # noqa: S102
         for each, kind in vars(ours).items():
             if isinstance(kind, type) and kind.__module__ == name and hasattr(kind, "__value_fields__"):
-                found.append(pytest.param(kind, getattr(twins, each), id=f"{name}.{each}"))
-    return found
+                compared.append(pytest.param(kind, getattr(twins, each), id=f"{name}.{each}"))
+    return compared
 
 
 PAIRS = pairs()
