@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import kill_points
+from support import kill_points, pace
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
@@ -254,7 +254,7 @@ def test_a_hook_by_hand_isolates_nothing(machine: Machine) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=pace.seconds(30),
     )
     assert "only the agent can isolate a run" in done.stdout + done.stderr
 
@@ -336,7 +336,7 @@ def in_tmp() -> Iterator[Path]:
 
 
 def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(machine: Machine, in_tmp: Path) -> None:
-    """Of an agent below /tmp, a tool that needs more of its modules is not run; a script is."""
+    """An agent below /tmp does not run a tool that needs more of its modules, but runs scripts."""
     levels = {"tmp": True}
     given = [isolated("tool", "print(1)\n", levels, group="python"), isolated("script", f"{SH}echo ran\n", levels)]
     program = "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"

@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from support import pace
-from support.loopback import SignalServer
+from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
 MEBI = 1024 * 1024
@@ -112,7 +111,7 @@ def test_a_hook_that_does_not_say_how_it_ended(machine: Machine, heat: SignalSer
 
 
 def test_a_binary_output(machine: Machine, heat: SignalServer) -> None:
-    """heat-agents' hook died of an output that was no UTF-8, after the script had run; ours replaces what is none."""
+    """heat-agents' hook died of output other than UTF-8, after the script had run; ours replaces the bytes."""
     value = told(machine, heat, "#!/bin/sh\nprintf 'a\\377b' | tee $heat_outputs_path.raw\n", outputs=["raw"])
 
     assert value == {"deploy_stdout": "a�b", "deploy_stderr": "", "deploy_status_code": 0, "raw": "a�b"}
@@ -223,7 +222,7 @@ def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer
     began = time.monotonic()
     value = told(machine, heat, "#!/bin/sh\necho started\nsleep 30 &\n")
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < pace.seconds(20)
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"], "it may live on"
 
@@ -276,7 +275,7 @@ def test_however_a_script_begins(machine: Machine, heat: SignalServer, config: s
 
 
 def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
-    """heat-agents' hook died of inputs that are no text; ours writes all types in one documented way."""
+    """heat-agents' hook died of inputs of other types than text; ours writes all types in one documented way."""
     inputs = {"t": "a b", "i": 7, "f": 1.5, "yes": True, "no": False, "none": None, "l": [1, "b"], "m": {"k": [None]}}
     script = "#!/bin/sh\n" + "".join(f'echo "{name}=${name}"\n' for name in inputs)
 
@@ -387,7 +386,9 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
     calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
     strace = ["strace", "-f", "-qq", "-y", "-s", "400", "-e", calls, "-o", str(trace), *command]
     try:
-        done = subprocess.run(strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(30)
+        )
     except FileNotFoundError:
         pytest.skip("strace is missing: apt-get install strace")
     if not heat.signals:
@@ -408,14 +409,13 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
 
 def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' successor never learned what became of a script that outlived its agent; ours picks it up."""
-    given = [deployment(config="#!/bin/sh\nsleep 0.5\necho done\nexit 4\n", signal=heat.url())]
+    begun = machine.folder / "begun"
+    script = f"#!/bin/sh\ntouch {begun}\nsleep 0.5\necho done\nexit 4\n"
+    given = [deployment(config=script, signal=heat.url())]
     agent = machine.start_apply(given)
-    deadline = time.monotonic() + 5
-    while not psutil.Process(agent.pid).children() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
+    wait_until(begun.exists, 60)
     agent.terminate()
-    agent.communicate(timeout=pace.seconds(5))
+    agent.communicate(timeout=pace.seconds(60))
     machine.apply(given)
 
     assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}]

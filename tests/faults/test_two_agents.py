@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from heat_config_agent.state import lock
-from support import pace
+from support import endings, pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -56,7 +56,7 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     "one works, the others leave with exit code 4 and say who works; nothing is run twice",
 )
 def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
-    """Of many agents started at the same moment none runs a deployment that another has run."""
+    """Many agents start at the same moment: none runs a deployment that another has run."""
     given = machine.write([deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n", signal=heat.url())])
     agents = [machine.start_apply(given) for _ in range(8)]
     for each in agents:
@@ -109,7 +109,7 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     wait_until((machine.folder / "ran").exists)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
 
-    for each in [supervisor, *supervisor.children(recursive=True)]:
+    for each in [supervisor, *endings.children(supervisor, recursive=True)]:
         names = [str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()]
         assert not [name for name in names if name.endswith(("/lock", "/journal")) or name.startswith("socket")]
 
@@ -224,12 +224,7 @@ def test_run_of_another_container_is_followed(machine: Machine, heat: SignalServ
         said, _ = second.communicate(timeout=pace.seconds(LONG))
         assert second.returncode == 0, said
     finally:
-        for process in (first, second):
-            if process is not None:
-                for each in [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []:
-                    each.kill()
-                process.kill()
-                process.wait()
+        endings.end(first, second)
     assert (machine.folder / "ran").read_text() == "ran\n"
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 

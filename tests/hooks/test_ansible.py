@@ -17,7 +17,7 @@ import yaml
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
-from support import pace
+from support import endings, pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
@@ -392,7 +392,7 @@ FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all",
                 (playbook(), {}, ""),
             )
         )
-        # What is no failure is so with one callback or the other: each takes a second.
+        # A success is one with either callback, and each takes a second.
         for callback in (("default", "oneline") if case[2] else (("default", "oneline")[number % 2],))
     ],
 )
@@ -515,8 +515,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
     path.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.2; done\n")
     path.chmod(0o755)
     yield path
-    for each in living(str(tmp_path)):
-        each.kill()
+    endings.kill(*living(str(tmp_path)))
 
 
 @pytest.mark.slow
@@ -598,7 +597,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
 
 
 def test_an_odd_id(driver: Driver) -> None:
-    """An id that is no safe name is not used for files, and the playbook gets it unchanged."""
+    """An unsafe id is not used for files, and the playbook gets it unchanged."""
     write = {"copy": {"content": "{{ heat_config_id }}", "dest": "{{ heat_outputs_path }}.id"}}
     result = driver.run(ours(playbook(write), "../{odd} id", outputs=["id"]))
     if isinstance(driver, Alone):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.outcomes import SH, result
@@ -26,7 +27,7 @@ def under(machine: Machine, prelude: str, document: object, *, keep: tuple[int, 
         check=True,
         pass_fds=keep,
         capture_output=True,
-        timeout=30,
+        timeout=pace.seconds(30),
     )
 
 
@@ -68,7 +69,7 @@ def test_a_script_is_written_byte_for_byte(machine: Machine, heat: SignalServer)
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["#!/bin/sh"], 5, True])
 def test_structure_in_place_of_a_script_fails(machine: Machine, heat: SignalServer, config: object) -> None:
-    """A structure is no script; the failure names the place."""
+    """The failure names the place."""
     value = result(machine, heat, config)
 
     assert value["deploy_status_code"] != 0
@@ -235,7 +236,8 @@ def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServ
     """The file of inputs, which may have secrets, is removed however a run ends."""
     script = f"{SH}echo $HEAT_INPUTS_FILE; stat -c %a $HEAT_INPUTS_FILE\n{end}\n"
 
-    value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": 0.4})
+    limit = pace.limit(1) if end == "sleep 60" else pace.seconds(60)
+    value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": limit})
 
     path, mode = value["deploy_stdout"].split()
     assert mode == "600"
@@ -243,7 +245,7 @@ def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServ
 
 
 def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
-    """Of the agent's own environment a script gets what a program needs to work at all, and `HEAT_*`."""
+    """From the agent's own environment, a script gets what a program needs to work at all, and `HEAT_*`."""
     kept = {"LC_TIME": "C", "no_proxy": "127.0.0.1", "HEAT_SITE": "here", "USER": "me"}
     foreign = {
         "AWS_SECRET_ACCESS_KEY": "x",
@@ -320,7 +322,7 @@ def test_the_folders_of_scripts_can_be_chosen(machine: Machine, heat: SignalServ
 
 @pytest.mark.parametrize("identity", ["../evil", "a/b", ".hidden", "a.b", "x" * 300, "ünï", "a b"])
 def test_unsafe_id_does_not_leave_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
-    """An id that is no safe file name leads nowhere, and its deployment is carried out all the same."""
+    """An id that cannot be a file name leads nowhere, and its deployment is carried out all the same."""
     given = deployment(identity, f"{SH}printf x >$heat_outputs_path.out\n", outputs=["out"], signal=heat.url())
     before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
 

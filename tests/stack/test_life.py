@@ -18,6 +18,7 @@ from heat_config_stack.records import listing
 from heat_config_stack.records.store import FILE
 from stack.made import made, tried, value
 from stack.working import Working
+from support import pace
 
 
 def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
@@ -28,10 +29,10 @@ def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
 def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     """Nothing of the stack changes by it."""
     former = {"a": tried("1"), "b": tried("2", update_replace_value="x"), "c": value(3), "d": value(4)}
-    wanted = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
+    changed = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
     working.session.create(made(former))
     before = (working.stack / FILE).read_bytes()
-    found = working.session.preview(working.again({"resources": wanted, "outputs": {}}))
+    found = working.session.preview(working.again({"resources": changed, "outputs": {}}))
     assert {each.name: each.effect for each in found} == {
         "a": "updated",
         "b": "replaced",
@@ -42,7 +43,7 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     working.session.store.flush()
     assert (working.stack / FILE).read_bytes() == before
     ids = {name: each.uuid for name, each in working.root.resources.items()}
-    again(working, wanted)
+    again(working, changed)
     now = {name: each.uuid for name, each in working.root.resources.items()}
     assert (now["a"], now["c"]) == (ids["a"], ids["c"])
     assert now["b"] != ids["b"]
@@ -153,7 +154,7 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
     def signal(address: str, token: str, body: bytes) -> None:
         asked = urllib.request.Request(address, body, {"X-Auth-Token": token})  # noqa: S310  # of this machine
         try:
-            with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=pace.seconds(20)) as answer:  # noqa: S310
                 answers.append(answer.status)
         except urllib.error.HTTPError as error:
             answers.append(error.code)

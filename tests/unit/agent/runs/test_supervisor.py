@@ -24,6 +24,7 @@ from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
 from heat_config_hooks.values import replace
+from support import endings
 from support.loopback import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
@@ -134,9 +135,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     """Return a place for runs; whatever is left of them ends with the test."""
     found = Runs(tmp_path)
     yield found
-    for each in found.living():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
+    endings.kill(*found.living())
 
 
 @pytest.mark.parametrize(
@@ -219,7 +218,7 @@ def test_arguments_and_values_come_unchanged(runs: Runs) -> None:
 
 
 def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the agent's own nothing is handed on; the mark is the run's."""
+    """Nothing of the agent's environment is handed on; the mark is the run's."""
     monkeypatch.setenv("OS_PASSWORD", "secret")
     runs.end(runs.start("env", "-0"))
     found = dict(each.split("=", 1) for each in runs.text("stdout").split("\0") if each)
@@ -487,7 +486,7 @@ def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
     ],
 )
 def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, said: str) -> None:
-    """Of anything else nothing is known."""
+    """Any other file gives no outcome."""
     run_folder.status(runs.folder, runs.mark).write_bytes(content)
     assert runs.recorded() == said
 
@@ -509,7 +508,7 @@ def test_a_folder_without_a_status_records_nothing(runs: Runs) -> None:
 
 
 def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once more, and then it is said; what the command did to its own folder is no fault of a disk's."""
+    """Once more, and then it is said; changes by the command to its own folder are not blamed on the disk."""
     run = runs.announce(1, 1)
     run_folder.status(runs.folder, runs.mark).write_bytes(b"3\n")
     read, errors = files.read, [errno.EIO]

@@ -10,6 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.joint_flush import flush_both
+from support import pace
 
 
 def failing(text: str) -> Callable[[], None]:
@@ -23,7 +24,7 @@ def failing(text: str) -> Callable[[], None]:
 
 def test_both_are_under_way_at_once() -> None:
     """Each of them ends only after the other has begun."""
-    meet = threading.Barrier(2, timeout=60)
+    meet = threading.Barrier(2, timeout=pace.seconds(60))
     met: list[int] = []
     flush_both(lambda: met.append(meet.wait()), lambda: met.append(meet.wait()))
     assert sorted(met) == [0, 1]
@@ -44,7 +45,7 @@ def test_an_error_of_either_is_raised(one: Callable[[], None], other: Callable[[
 
 
 def test_the_other_has_ended_when_one_fails() -> None:
-    """What follows an error does not meet a flush that is still under way."""
+    """After an error, no flush is still under way."""
     ended = threading.Event()
     began = threading.Event()
 
