@@ -11,8 +11,8 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, resolve
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator
 from heat_config_stack.tosca.language.constraints import Clause, check_clause
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.topology import Part
 
 _READ = frozenset({"integer", "float", "boolean"})

@@ -8,9 +8,9 @@ from heat_config_stack.tosca.checks.template_checks import check_attributes, che
 from heat_config_stack.tosca.checks.triggers import check_triggers
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.checks.workflows import check_actions
-from heat_config_stack.tosca.language.definitions import Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import Type
 from heat_config_stack.tosca.topology.service import Service
 from heat_config_stack.tosca.topology.templates import Template
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.text import json_value
+from heat_config_stack.tosca.language.types import PropertyDefinition
 
 _JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
 """Primitive types whose values are written as JSON on a command line; those of complex types are, too."""

@@ -9,9 +9,9 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions, values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition, Type
 from heat_config_stack.tosca.language.values import is_call
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.service import Node, Service

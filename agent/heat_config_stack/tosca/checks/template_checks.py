@@ -9,11 +9,10 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.language import functions, values
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.interface_definitions import check_operations
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import CapabilityDefinition, PropertyDefinition, Type, check_operations
 from heat_config_stack.tosca.language.variables import variable
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.requirements import check_requirements

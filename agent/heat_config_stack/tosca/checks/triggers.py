@@ -8,9 +8,9 @@ from typing import Any
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import entities, values
-from heat_config_stack.tosca.language.definitions import schema
 from heat_config_stack.tosca.language.grammar import ABSENT, held, list_of
 from heat_config_stack.tosca.language.primitives import READERS
+from heat_config_stack.tosca.language.types import schema
 from heat_config_stack.tosca.topology.filters import assertions, check_clauses
 
 _INTERVAL = "tosca.datatypes.TimeInterval"

@@ -10,16 +10,23 @@ from heat_config_stack.tosca.checks.triggers import check_triggers
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import constraints, functions, values
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.grammar import EMPTY, Short
-from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, check_operations
 from heat_config_stack.tosca.language.primitives import kind_of
 from heat_config_stack.tosca.language.refinements import check_refinement
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.subjects import TypeSubject
-from heat_config_stack.tosca.language.types import MOST_PARENTS, NO_PARENT, SECTIONS
+from heat_config_stack.tosca.language.types import (
+    MOST_PARENTS,
+    NO_PARENT,
+    SECTIONS,
+    CapabilityDefinition,
+    InterfaceDefinition,
+    PropertyDefinition,
+    Type,
+    check_operations,
+)
 from heat_config_stack.tosca.topology.filters import check_filter
 
 NOUNS = {

@@ -37,8 +37,8 @@ from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.files.source import Kept, Source, machine_template
 from heat_config_stack.tosca.language import budget, values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.service import Node, Service
 from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 

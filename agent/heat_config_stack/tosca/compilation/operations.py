@@ -17,8 +17,7 @@ from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_stack.tosca.language.definitions import ArtifactDefinition, Type
-from heat_config_stack.tosca.language.interface_definitions import OperationDefinition
+from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
 from heat_config_stack.tosca.language.variables import variable, with_variables
 from heat_config_stack.tosca.topology.templates import Interface
 from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topology

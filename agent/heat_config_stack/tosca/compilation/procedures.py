@@ -30,8 +30,8 @@ from heat_config_stack.tosca.compilation.compiler import Compiler, Reference
 from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operation
 from heat_config_stack.tosca.compilation.operations import ORCHESTRATOR, Implemented, machine, surroundings
 from heat_config_stack.tosca.evaluation.evaluation import Context, Subject
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, definitions
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
 from heat_config_stack.tosca.language.variables import variable, with_variables
 from heat_config_stack.tosca.topology.service import Group, Policy
 from heat_config_stack.tosca.topology.templates import Interface

@@ -19,8 +19,8 @@ from heat_config_stack.tosca.compilation.operations import lifecycle
 from heat_config_stack.tosca.files.archives import Archive, Disk, Folder
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.source import Recorder, Source, folder_of
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.service import Node, Service
 from heat_config_stack.tosca.topology.topology import Part
 

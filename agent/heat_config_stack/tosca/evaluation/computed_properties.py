@@ -14,8 +14,8 @@ from heat_config_stack.definition import Tree, Unresolved
 from heat_config_stack.tosca.evaluation.evaluation import Evaluator, Subject, TooDeep
 from heat_config_stack.tosca.evaluation.later import is_known
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.topology import Part, Topology, capability_of
 
 

@@ -11,7 +11,7 @@ from heat_config_stack.definition import ROOT, Tree, Unresolved
 from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import is_call
 from heat_config_stack.tosca.topology.topology import Layer, Link, Part, capability_of
 

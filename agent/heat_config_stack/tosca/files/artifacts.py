@@ -10,9 +10,9 @@ from heat_config_stack.tosca.files.archives import local_path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import ArtifactDefinition
 from heat_config_stack.tosca.language.grammar import EMPTY, Short
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import ArtifactDefinition
 
 MOST_FILES = 1000
 """The most files of a folder that go along with an operation."""

@@ -12,19 +12,18 @@ from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.tosca.files.archives import Files, local_path
 from heat_config_stack.tosca.language import budget, entities
-from heat_config_stack.tosca.language.definitions import Type
 from heat_config_stack.tosca.language.grammar import ABSENT, held
 from heat_config_stack.tosca.language.primitives import version as version_value
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.text import tosca_text
-from heat_config_stack.tosca.language.types import SECTIONS, DefinedType
+from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
 from heat_config_stack.tosca.language.versions import NAMES, SHORT, VERSIONS
 from heat_config_stack.tosca.profiles import Profile, is_normative, profile
 
 VERSION = "tosca_definitions_version"
 
 
-class Document:
+class Document(Namespace):
     """One document and what it imports."""
 
     def __init__(self, file: str, path: str, files: Files) -> None:
@@ -55,7 +54,7 @@ class Document:
         if section not in self._own:
             defined = self.content.get(section) or {}
             self._own[section] = {
-                name: DefinedType(section, name, of, self, is_normative=is_normative(section, name))
+                name: Type(section, name, of, self, is_normative=is_normative(section, name))
                 for name, of in defined.items()
             }
         return self._own[section]

@@ -12,7 +12,7 @@ from functools import lru_cache
 import heat_config_hooks
 from heat_config_agent.model.positions import Json
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.types import Type
 
 EXECUTABLE = "executable"
 CONTAINER = "container"

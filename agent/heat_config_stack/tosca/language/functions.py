@@ -10,10 +10,10 @@ from typing import Any
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
 from heat_config_stack.tosca.language.primitives import kind_of
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Type
 from heat_config_stack.tosca.language.value_paths import wrong_step
 from heat_config_stack.tosca.language.values import is_call
 
@@ -27,7 +27,7 @@ Holder = tuple[object, ...]
 class Scope:
     """The surroundings of a value, which give the names in its functions their meaning."""
 
-    names: Names
+    names: Namespace
     report: Report
     subject: Subject | None = None
     """The meaning of SELF; None if it has none here."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition
 
 _NARROWING = ("constraints", "type", "entry_schema", "key_schema")
 """Keynames through which an inherited value may no longer fit."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Type
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Type
 
 
 class Subject(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.tosca.language.definitions import Schema
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import Schema
 
 _LISTS = frozenset({"list", "range"})
 _TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.primitives import READERS, json_problem, xml_problem
 from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 
 _TEXT_FORMATS = {"tosca.datatypes.json": json_problem, "tosca.datatypes.xml": xml_problem}
 _PORTS = "tosca.datatypes.network.PortSpec"

@@ -9,9 +9,9 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions
 from heat_config_stack.tosca.language.constraints import check_clause, is_function
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.topology.service import Node
 
 _IGNORES_CASE = frozenset({"architecture", "type", "distribution"})

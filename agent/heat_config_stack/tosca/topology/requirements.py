@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from heat_config_agent.model.positions import Path
 from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.circles import circles, shown_circle
-from heat_config_stack.tosca.language.definitions import RequirementDefinition, Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.primitives import UNBOUNDED
 from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import RequirementDefinition, Type
 from heat_config_stack.tosca.topology.filters import check_filter, meets
 from heat_config_stack.tosca.topology.service import Node, Requirement, Service
 

@@ -20,7 +20,9 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import (
+from heat_config_stack.tosca.language.grammar import EMPTY
+from heat_config_stack.tosca.language.subjects import Subject
+from heat_config_stack.tosca.language.types import (
     ArtifactDefinition,
     CapabilityDefinition,
     PropertyDefinition,
@@ -28,8 +30,6 @@ from heat_config_stack.tosca.language.definitions import (
     Type,
     definitions,
 )
-from heat_config_stack.tosca.language.grammar import EMPTY
-from heat_config_stack.tosca.language.subjects import Subject
 from heat_config_stack.tosca.topology.templates import Relationship, Template
 
 _MERGED = ("properties", "attributes", "capabilities", "interfaces", "artifacts")

@@ -7,15 +7,16 @@ from functools import cached_property
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import (
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.subjects import Subject
+from heat_config_stack.tosca.language.types import (
     CapabilityDefinition,
+    InterfaceDefinition,
+    OperationDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Type,
 )
-from heat_config_stack.tosca.language.entities import operations
-from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, OperationDefinition
-from heat_config_stack.tosca.language.subjects import Subject
 
 
 class Interface:

@@ -14,7 +14,7 @@ from typing import Any
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Type
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Type
 from heat_config_stack.tosca.language.variables import variable
 from heat_config_stack.tosca.topology import filters, requirements
 from heat_config_stack.tosca.topology.service import Node, Requirement, Service
