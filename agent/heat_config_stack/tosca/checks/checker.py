@@ -10,10 +10,8 @@ from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Place
 from heat_config_stack.definition import limits
-from heat_config_stack.tosca.checks.groups import check_groups, check_policies
-from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.checks.substitution import check_substitutable, check_substitution
-from heat_config_stack.tosca.checks.template_checks import check_templates
+from heat_config_stack.tosca.checks.template_checks import check_groups, check_policies, check_templates
 from heat_config_stack.tosca.checks.type_checks import check_definitions, check_types
 from heat_config_stack.tosca.checks.workflows import check_workflows
 from heat_config_stack.tosca.files.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
@@ -21,6 +19,7 @@ from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.language import budget, functions
 from heat_config_stack.tosca.language.functions import Holder, Scope
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.values import check_inputs
 from heat_config_stack.tosca.topology.requirements import check_circles
 from heat_config_stack.tosca.topology.service import Service
 

@@ -1,33 +1,30 @@
-"""Checks of the types of a document (sections 3.5 and 3.6 of the specification)."""
+"""Checks of the types of a document: definitions, refinements, triggers (sections 3.5 and 3.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.checks.triggers import check_triggers
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language import constraints, functions, values
+from heat_config_stack.tosca.language import constraints, entities, functions, values
 from heat_config_stack.tosca.language.entities import operations
-from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.grammar import EMPTY, Short
-from heat_config_stack.tosca.language.primitives import kind_of
-from heat_config_stack.tosca.language.refinements import check_refinement
+from heat_config_stack.tosca.language.functions import Scope, TypeSubject
+from heat_config_stack.tosca.language.grammar import ABSENT, EMPTY, Short, held, list_of
+from heat_config_stack.tosca.language.primitives import READERS, kind_of
 from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.subjects import TypeSubject
 from heat_config_stack.tosca.language.types import (
     MOST_PARENTS,
     NO_PARENT,
     SECTIONS,
-    CapabilityDefinition,
     InterfaceDefinition,
     PropertyDefinition,
     Type,
     check_operations,
+    schema,
 )
-from heat_config_stack.tosca.topology.filters import check_filter
+from heat_config_stack.tosca.topology.filters import assertions, check_clauses, check_filter
 
 NOUNS = {
     "artifact_types": "artifact type",
@@ -336,6 +333,38 @@ def check_definitions(
         check_refinement(content, definition, here, report)
 
 
+_NARROWING = ("constraints", "type", "entry_schema", "key_schema")
+"""Keynames through which an inherited value may no longer fit."""
+
+_OPTIONAL_SINCE = "1.3"
+
+
+def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition, path: Path, report: Report) -> None:
+    """Report a refinement that changes a fixed value, excludes an inherited one, or makes a property optional."""
+    parent, name = definition.parent, definition.name
+    if parent is None:
+        return
+    hint = f"leave out the %s: the value of {name} is final"
+    for key in ("value", "default"):
+        if parent.fixed is not None and content.get(key) not in (None, parent.fixed):
+            problem = f"{name} has a fixed value already, in {parent.names.file}"
+            report.wrong(problem, (*path, key), hint % key, code="refine")
+    narrowing = next((key for key in _NARROWING if content.get(key) is not None), "")
+    type_, old = definition.schema.type, parent.schema.type
+    is_refinement = type_ is not None and old is not None and type_.may_be(old)
+    is_inherited = content.get("value") is None and content.get("default") is None and definition.default is not None
+    if narrowing and is_refinement and is_inherited:
+        inner = Report(None)
+        values.check(definition.default, definition.schema, (name,), inner)
+        for mistake in inner.mistakes:
+            problem = f"the value that {name} inherits does not fit: {mistake.problem}"
+            report.wrong(problem, (*path, narrowing), "give it a default that fits", code=mistake.code)
+            break
+    if content.get("required") is False and parent.required and report.version >= _OPTIONAL_SINCE:
+        problem = f"{name} is required in the parent type, and optional here"
+        report.warn(problem, (*path, "required"), "a derived type may only make it required", code="loosened")
+
+
 def check_schema(content: Any, path: Path, document: Document) -> None:
     """Report what is wrong with an entry_schema or key_schema."""
     if content is None:
@@ -354,11 +383,56 @@ def check_schema(content: Any, path: Path, document: Document) -> None:
     check_schema(content.get("key_schema"), (*path, "key_schema"), document)
 
 
-__all__ = [
-    "CapabilityDefinition",
-    "Report",
-    "check_definitions",
-    "check_schema",
-    "check_types",
-    "find",
-]
+# Triggers of policies and policy types (section 3.5.18).
+
+_INTERVAL = "tosca.datatypes.TimeInterval"
+_ACTIONS = list_of(entities.ACTIVITY)
+
+
+def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document) -> None:
+    """Report what is wrong with triggers, as far as that shows without a topology."""
+    report = document.report
+    for name, content in triggers.items():
+        here = (*path, name)
+        if not content:
+            continue
+        if content.get("event") is None and content.get("event_type") is None:
+            report.wrong("a trigger needs event", here, "add event", code="key-missing")
+        if content.get("schedule") is not None:
+            values.check(content["schedule"], schema(_INTERVAL, document), (*here, "schedule"), report)
+        condition = content.get("condition")
+        _check_period(content.get("period"), (*here, "period"), document)
+        if isinstance(condition, dict):
+            _check_period(condition.get("period"), (*here, "condition", "period"), document)
+        for conditions, where in monitored(content, here, document):
+            for _, clauses, place in assertions(conditions, where):
+                check_clauses(clauses, None, place, document)
+        activities(content, here, document)
+
+
+def monitored(content: Mapping[str, Any], path: Path, document: Document) -> Iterator[tuple[list[Any], Path]]:
+    """Yield the lists of conditions of a trigger (1.3), without their faulty parts, which are reported."""
+    condition = content.get("condition")
+    for key in ("condition", "constraint"):
+        if isinstance(content.get(key), list):
+            yield content[key], (*path, key)
+    if isinstance(condition, dict) and isinstance(condition.get("constraint"), list):
+        where = (*path, "condition", "constraint")
+        conditions = held(condition["constraint"], entities.CONDITIONS, where, document.report)
+        yield ([] if conditions is ABSENT else conditions), where
+
+
+def _check_period(value: Json, path: Path, document: Document) -> None:
+    """Report a period whose text is not a time. A number means seconds."""
+    if not isinstance(value, str):
+        return
+    try:
+        READERS["scalar-unit.time"](value)
+    except ValueError as error:
+        document.report.wrong(f"period {error}", path, code="value")
+
+
+def activities(content: Mapping[str, Any], path: Path, document: Document) -> list[Any]:
+    """Return the activities of a trigger (1.3), without their faulty parts, which are reported; none of other forms."""
+    action = content.get("action")
+    return held(action, _ACTIONS, (*path, "action"), document.report) if isinstance(action, list) else []

@@ -7,15 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.checks.triggers import activities, monitored
-from heat_config_stack.tosca.checks.type_checks import check_definitions
+from heat_config_stack.tosca.checks.type_checks import activities, check_definitions, monitored
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.entities import HOST_NAMES
-from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.functions import Scope, Subject, TypeSubject
 from heat_config_stack.tosca.language.grammar import EMPTY
 from heat_config_stack.tosca.language.report import nearest
-from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
 from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
 from heat_config_stack.tosca.topology.filters import assertions, check_clauses
 from heat_config_stack.tosca.topology.service import Group, Node, Policy, Requirement, Service

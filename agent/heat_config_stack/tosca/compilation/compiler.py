@@ -23,9 +23,9 @@ from heat_config_stack.definition import (
     ResourceDefinition,
     Tree,
     Unresolved,
+    circle,
     requires,
 )
-from heat_config_stack.tosca.compilation.cutting import cut_circles
 from heat_config_stack.tosca.compilation.operations import (
     ORCHESTRATOR,
     Implemented,
@@ -115,7 +115,7 @@ class Compiler:
         for part in self.topology.parts.values():
             self._node(part)
         steps = {step.name: step.first for line in self.lines.values() for step in line}
-        cut_circles(self.resources, steps, self.topology)
+        _cut_circles(self.resources, steps, self.topology)
         self._for_operations = {
             resource: {operation: self._irreplaceable(resource, operation, names) for operation, names in asked.items()}
             for resource, asked in self.evaluator.outputs.items()
@@ -407,3 +407,38 @@ def _is_later(tree: Tree) -> bool:
     if isinstance(tree, list):
         return any(map(_is_later, tree))
     return isinstance(tree, Later)
+
+
+# Inputs that need an operation which comes later: they are null, so that no operations wait for one another.
+
+
+def _cut_circles(
+    resources: dict[str, ResourceDefinition], operations: Mapping[str, Implemented], topology: Topology
+) -> None:
+    """Make inputs null that need an operation which needs theirs; other circles are left to validation."""
+    positions = {name: at for at, name in enumerate(resources)}
+    while way := circle(resources):
+        pairs = [*zip(way, [*way[1:], way[0]], strict=True)]
+        able = [(name, needed) for name, needed in pairs if needed not in resources[name].depends_on]
+        able = [(name, needed) for name, needed in able if _is_input(resources[name], needed)]
+        if not able:
+            return
+        name, needed = min(able, key=lambda pair: positions[pair[0]])
+        _cut(resources, name, needed, operations[name], topology)
+
+
+def _is_input(resource: ResourceDefinition, needed: str) -> bool:
+    return any(need.resource == needed for need in requires(resource.properties.get("input_values")))
+
+
+def _cut(
+    resources: dict[str, ResourceDefinition], name: str, needed: str, operation: Implemented, topology: Topology
+) -> None:
+    resource = resources[name]
+    values = dict(resource.properties["input_values"])
+    for key, tree in values.items():
+        if any(need.resource == needed for need in requires(tree)):
+            values[key] = None
+            problem = f"the input {key} of {name} is null: it needs {needed}, which comes later"
+            topology.warnings[operation.document.report.mistake(problem, operation.path, code="alone")] = None
+    resources[name] = replace(resource, properties={**resource.properties, "input_values": values})

@@ -22,12 +22,11 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.tosca.checks import conditions
 from heat_config_stack.tosca.compilation.compiler import Compiler
 from heat_config_stack.tosca.compilation.compiler import Step as Operations
-from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operations
 from heat_config_stack.tosca.compilation.procedures import Weaver
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part
+from heat_config_stack.tosca.evaluation import conditions
+from heat_config_stack.tosca.topology.topology import Layer, Link, MappedOperation, Part, mapped_operations
 
 _CREATING, _DELETING = ("create", "configure", "start"), ("stop", "delete")
 _STARTED, _DELETED = "started", "initial"

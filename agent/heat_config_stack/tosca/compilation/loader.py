@@ -23,15 +23,13 @@ from heat_config_stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_stack.tosca.checks.inputs import parsed
+from heat_config_stack.tosca.checks.evaluated import check_computed, warn_of_less
 from heat_config_stack.tosca.compilation.compiler import Compiler
 from heat_config_stack.tosca.compilation.generated_workflows import GeneratedWorkflow, generated_workflows
 from heat_config_stack.tosca.compilation.operations import Scripts
 from heat_config_stack.tosca.compilation.procedures import Workflow, triggers, workflows
 from heat_config_stack.tosca.evaluation import sensitive
-from heat_config_stack.tosca.evaluation.computed_properties import check_computed
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, TooDeep
-from heat_config_stack.tosca.evaluation.hosts import warn_of_less
 from heat_config_stack.tosca.evaluation.later import Attribute, is_known, static
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.documents import Document, Library
@@ -39,6 +37,7 @@ from heat_config_stack.tosca.files.source import Kept, Source, machine_template
 from heat_config_stack.tosca.language import budget, values
 from heat_config_stack.tosca.language.report import Report, nearest
 from heat_config_stack.tosca.language.types import PropertyDefinition
+from heat_config_stack.tosca.language.values import parsed
 from heat_config_stack.tosca.topology.service import Node, Service
 from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 

@@ -18,12 +18,9 @@ from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, namin
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
 from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
-from heat_config_stack.tosca.language.variables import variable, with_variables
-from heat_config_stack.tosca.topology.templates import Interface
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topology
+from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
+from heat_config_stack.tosca.topology.topology import CONFIGURE, STANDARD, Layer, Link, Part, Topology
 
-STANDARD = "tosca.interfaces.node.lifecycle.Standard"
-CONFIGURE = "tosca.interfaces.relationship.Configure"
 ORCHESTRATOR = "ORCHESTRATOR"
 
 _ELSEWHERE = "only files of this machine are used"

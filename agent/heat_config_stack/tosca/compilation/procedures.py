@@ -24,18 +24,16 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.tosca.checks import conditions
-from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.compilation.compiler import Compiler, Reference
-from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operation
 from heat_config_stack.tosca.compilation.operations import ORCHESTRATOR, Implemented, machine, surroundings
+from heat_config_stack.tosca.evaluation import conditions
 from heat_config_stack.tosca.evaluation.evaluation import Context, Subject
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
-from heat_config_stack.tosca.language.variables import variable, with_variables
+from heat_config_stack.tosca.language.values import check_inputs
 from heat_config_stack.tosca.topology.service import Group, Policy
-from heat_config_stack.tosca.topology.templates import Interface
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part
+from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
+from heat_config_stack.tosca.topology.topology import Layer, Link, MappedOperation, Part, mapped_operation
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""

@@ -15,9 +15,8 @@ from heat_config_stack.tosca.language import budget, entities
 from heat_config_stack.tosca.language.grammar import ABSENT, held
 from heat_config_stack.tosca.language.primitives import version as version_value
 from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.text import tosca_text
+from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSION_OF, VERSIONS, tosca_text
 from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
-from heat_config_stack.tosca.language.versions import NAMES, SHORT, VERSIONS
 from heat_config_stack.tosca.profiles import Profile, is_normative, profile
 
 VERSION = "tosca_definitions_version"
@@ -270,7 +269,7 @@ class Library:
 def _version(text: Text, inherited: str, report: Report) -> str:
     """Return the version that a document names (section 3.1)."""
     content: Mapping[str, Json] = text.value
-    hint = f"begin with {VERSION}: {SHORT[-1]}"
+    hint = f"begin with {VERSION}: {SHORT_NAMES[-1]}"
     if content.get(VERSION) is None:
         if inherited:
             report.warn(f"it has no {VERSION}: that of the importing file is used", (), hint, code="import-version")
@@ -280,10 +279,10 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     if next(iter(content)) != VERSION:
         report.wrong(f"{VERSION} has to be the first key", (VERSION,), hint, code="version-not-first")
     name = content[VERSION]
-    version = NAMES.get(name) if isinstance(name, str) else None
+    version = VERSION_OF.get(name) if isinstance(name, str) else None
     if version is None:
         report.wrong(
-            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}", code="version-unknown"
+            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT_NAMES)}", code="version-unknown"
         )
         return inherited or VERSIONS[-1]
     return version

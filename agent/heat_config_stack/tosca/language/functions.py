@@ -2,25 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
 from heat_config_stack.tosca.language.primitives import kind_of
 from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
-from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Type
-from heat_config_stack.tosca.language.value_paths import wrong_step
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.values import is_call
 
 SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
 
 Holder = tuple[object, ...]
 """The holder of a value: a template or a type, perhaps a capability, and a property or an attribute."""
+
+
+_LISTS = frozenset({"list", "range"})
+_TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})
+
+
+class Subject(Protocol):
+    """A template, or a type in the place of all templates that are of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """`node`, `relationship`, `group` or `policy`."""
+
+    @property
+    def type(self) -> Type | None:
+        """Its type; None where that is unknown."""
+
+    def interface_operations(self, interface: str) -> Collection[str] | None:
+        """Return the names of the operations of an interface; None where it has no such interface."""
+
+    def artifact_names(self) -> Collection[str]:
+        """Return the names of its artifacts."""
+
+    def targets(self, requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+        """Return the templates that fulfil a requirement, each with its capability, as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSubject:
+    """A type in the place of the templates that are of it."""
+
+    type: Type | None
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.type.name if self.type else ""
+
+    def interface_operations(self, interface: str) -> Collection[str] | None:
+        """Return the names of the operations of an interface; None where it has no such interface."""
+        found = self.type.interface(interface) if self.type else None
+        return found.operations if found else None
+
+    def artifact_names(self) -> Collection[str]:
+        """Return the names of its artifacts."""
+        return self.type.artifacts if self.type else ()
+
+    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+        """Return nothing: each template has its own."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +225,34 @@ def _use(
 
 
 def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
-    wrong = wrong_step(definition.schema, steps) if steps else None
+    wrong = _wrong_step(definition.schema, steps) if steps else None
     if wrong is not None:
         scope.report.wrong(f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1], code="name-unknown")
+
+
+def _wrong_step(schema: Schema | None, steps: Sequence[Json]) -> tuple[str, str] | None:
+    """Return the first step that a value of that schema cannot have, as a problem and a hint; None if there is none."""
+    for step in steps:
+        type_ = schema.type if schema is not None else None
+        if schema is None or type_ is None or type_.is_incomplete:
+            return None
+        if type_.primitive in _LISTS:
+            if not isinstance(step, int) or step < 0:
+                return f"a list has positions from 0, not {step}", "count the entries from 0"
+            schema = schema.entry
+        elif type_.primitive == "map":
+            schema = schema.entry
+        elif type_.primitive:
+            if any(ancestor.name in _TEXT_FORMATS for ancestor in type_.lineage):
+                return None
+            return f"a value of the type {type_.name} has no part {step}", "end before it"
+        elif not type_.properties:  # it says nothing of its values
+            return None
+        elif step not in type_.properties:
+            return f"the type {type_.name} has no property {step}", nearest(str(step), type_.properties)
+        else:
+            schema = type_.properties[str(step)].schema
+    return None
 
 
 def _key(part: object) -> object:

@@ -16,7 +16,7 @@ from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Path, Place
 from heat_config_hooks.words import MOST
 from heat_config_stack.tosca.language import budget
-from heat_config_stack.tosca.language.versions import SHORT, VERSIONS
+from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSIONS
 
 CODES = {
     "text": "yaml depth not-map duplicate",
@@ -64,7 +64,7 @@ class Report:
     def warn_newer(self, problem: str, version: str, path: Path) -> None:
         """Record a warning where something is in the text that has come with a version after the one it names."""
         if self.version < version:
-            hint = f"name {SHORT[VERSIONS.index(version)]}"
+            hint = f"name {SHORT_NAMES[VERSIONS.index(version)]}"
             self.warn(f"{problem} since version {version}, and this names {self.version}", path, hint, code="newer")
 
     def leave_open(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:

@@ -1,4 +1,4 @@
-"""Values held against their types and constraints (sections 3.2, 3.5.3 and 3.6.6 of the specification)."""
+"""Values held against their types and constraints (sections 3.2, 3.5.3, 3.6.6 and 3.8.2)."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
 from heat_config_stack.tosca.language.primitives import READERS, json_problem, xml_problem
 from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.text import json_value
 from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 
 _TEXT_FORMATS = {"tosca.datatypes.json": json_problem, "tosca.datatypes.xml": xml_problem}
@@ -150,3 +151,43 @@ def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
             continue
         if not lower <= port <= upper:
             report.wrong(f"the {name} is not within the {name}_range", (*path, name), code="value")
+
+
+# Values of inputs that someone gives (section 3.8.2).
+
+_JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
+"""Primitive types whose values are written as JSON on a command line; those of complex types are, too."""
+
+
+def parsed(definition: PropertyDefinition, text: str) -> Json:
+    """Return the value that a text on a command line stands for: JSON, where the type of the input wants no text."""
+    type_ = definition.schema.type
+    if type_ is None or type_.primitive not in _JSON:
+        return text
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def check_inputs(
+    defined: Mapping[str, PropertyDefinition], texts: Mapping[str, str], path: Path, report: Report
+) -> dict[str, Json]:
+    """Return the values of inputs given as text; report invalid inputs, and required ones that have no value yet.
+
+    `path` is that of the section that defines them.
+    """
+    chosen: dict[str, Json] = {}
+    for name, text in texts.items():
+        definition = defined.get(name)
+        if definition is None:
+            report.wrong(f"there is no input {name}", path, nearest(name, defined), code="input-unknown")
+            continue
+        chosen[name] = parsed(definition, text)
+        check(chosen[name], definition.schema, (*path, name), report)
+    for name, definition in defined.items():
+        has_value = definition.default is not None or definition.get("value") is not None
+        if definition.required and not has_value and name not in chosen:
+            hint = f"give it: --input {name}=VALUE"
+            report.leave_open(f"the input {name} has no value", (*path, name), hint, code="open-input")
+    return chosen

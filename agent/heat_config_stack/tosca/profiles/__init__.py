@@ -14,9 +14,8 @@ from heat_config_stack.tosca.language import entities
 from heat_config_stack.tosca.language.grammar import held
 from heat_config_stack.tosca.language.primitives import READERS
 from heat_config_stack.tosca.language.report import Report
-from heat_config_stack.tosca.language.text import tosca_text
+from heat_config_stack.tosca.language.text import VERSIONS, tosca_text
 from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
-from heat_config_stack.tosca.language.versions import VERSIONS
 
 ALIASES = {
     "node_types": {

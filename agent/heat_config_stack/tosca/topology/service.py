@@ -20,8 +20,8 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
+from heat_config_stack.tosca.language.functions import Subject
 from heat_config_stack.tosca.language.grammar import EMPTY
-from heat_config_stack.tosca.language.subjects import Subject
 from heat_config_stack.tosca.language.types import (
     ArtifactDefinition,
     CapabilityDefinition,

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from heat_config_agent.model.positions import Json, Path
+from heat_config_stack.definition import Tree
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language.entities import operations
-from heat_config_stack.tosca.language.subjects import Subject
+from heat_config_stack.tosca.language.functions import Subject
 from heat_config_stack.tosca.language.types import (
     CapabilityDefinition,
     InterfaceDefinition,
@@ -17,6 +19,22 @@ from heat_config_stack.tosca.language.types import (
     RequirementDefinition,
     Type,
 )
+
+
+def variable(name: str) -> str:
+    """Return the name of the variable for an input, with underscores for characters that a variable cannot have."""
+    if name.isascii() and name.isidentifier():
+        return name
+    replaced = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{replaced}" if replaced[:1].isdigit() else replaced
+
+
+def with_variables(inputs: Mapping[str, Tree]) -> dict[str, Tree]:
+    """Return inputs, and again by the names of their variables: `db-port` is also `db_port`."""
+    renamed: dict[str, Tree] = {}
+    for name, value in inputs.items():
+        renamed.setdefault(variable(name), value)
+    return {**renamed, **inputs}
 
 
 class Interface:
