@@ -16,7 +16,8 @@ from heat_config_stack.tosca.checks.type_checks import check_definitions, check_
 from heat_config_stack.tosca.checks.workflows import check_workflows
 from heat_config_stack.tosca.files.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
 from heat_config_stack.tosca.files.documents import Document, Library
-from heat_config_stack.tosca.language import budget, functions
+from heat_config_stack.tosca.language import functions
+from heat_config_stack.tosca.language.budget import Budget
 from heat_config_stack.tosca.language.functions import Holder, Scope
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.values import check_inputs
@@ -82,7 +83,7 @@ class Checker:
             return None
 
     def _within(self, name: str, work: Callable[[], Checked]) -> Checked:
-        budget.left.renew()
+        self._library.budget = Budget()
         try:
             return limits.within(SECONDS, work)
         except limits.TooMuch:

@@ -64,7 +64,7 @@ def _check(topology: Topology, subject: Subject, properties: Iterator[_Property]
             continue
         if not is_known(value) or _has_null(value):
             continue
-        report = Report(None)
+        report = Report(None, template.document.report.budget)
         values.check(value, definition.schema, (below[-1],), report)
         for mistake in report.mistakes:
             hint = mistake.hint or "its value is computed: correct the function, or the input that it uses"

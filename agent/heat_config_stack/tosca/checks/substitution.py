@@ -10,7 +10,6 @@ from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.report import nearest
 from heat_config_stack.tosca.language.types import PropertyDefinition, Type
 from heat_config_stack.tosca.language.values import is_call
 from heat_config_stack.tosca.topology.filters import check_filter
@@ -52,7 +51,7 @@ class _SubstitutionCheck:
                 elif is_known and not self._is_declared(section, name, defined, entry):
                     noun = {"properties": "property", "capabilities": "capability"}.get(section, section[:-1])
                     problem = f"the type {self.content.get('node_type')} has no {noun} {name}"
-                    self.report.wrong(problem, path, nearest(name, defined), code="undeclared")
+                    self.report.wrong(problem, path, self.report.nearest(name, defined), code="undeclared")
                 elif section in {"capabilities", "requirements"}:
                     self._check_member(section, defined.get(name), entry, path)
                 elif section in {"properties", "attributes"}:
@@ -96,7 +95,7 @@ class _SubstitutionCheck:
         inner = defined.get(entry[1])
         if inner is None:
             problem = f"{node.name} has no {'capability' if section == 'capabilities' else 'requirement'} {entry[1]}"
-            self.report.wrong(problem, path, nearest(entry[1], defined), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(entry[1], defined), code="mapping-unknown")
         elif outer is not None:
             own, wanted = (
                 (inner.type, outer.type) if section == "capabilities" else (inner.capability, outer.capability)
@@ -110,7 +109,7 @@ class _SubstitutionCheck:
         for key in entry:
             if key not in known[: 3 if section == "capabilities" else 5]:
                 self.report.wrong(
-                    f"a mapping has no keyname {key}", (*path, key), nearest(key, known), code="key-unknown"
+                    f"a mapping has no keyname {key}", (*path, key), self.report.nearest(key, known), code="key-unknown"
                 )
         if not entry:
             self.report.wrong(
@@ -123,7 +122,7 @@ class _SubstitutionCheck:
         node = self.service.nodes.get(name)
         if node is None:
             problem = f"there is no node template {name}"
-            self.report.wrong(problem, path, nearest(name, self.service.nodes), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(name, self.service.nodes), code="mapping-unknown")
         return node
 
     def _check_value(self, section: str, entry: Json, path: Path, definition: PropertyDefinition | None) -> None:
@@ -145,7 +144,7 @@ class _SubstitutionCheck:
             if entry[0] not in parameters:
                 noun = "input" if section == "properties" else "output"
                 problem = f"there is no {noun} {entry[0]}"
-                self.report.wrong(problem, path, nearest(entry[0], parameters), code="mapping-unknown")
+                self.report.wrong(problem, path, self.report.nearest(entry[0], parameters), code="mapping-unknown")
             return
         node = self._node(entry[0], path)
         if node is None or not node.is_known or node.type is None or len(entry) > 3:
@@ -157,12 +156,12 @@ class _SubstitutionCheck:
                 if entry[1] not in node.type.requirements and entry[1] not in names:
                     problem = f"{node.name} has no capability or requirement {entry[1]}"
                     known = [*node.type.capabilities, *node.type.requirements]
-                    self.report.wrong(problem, path, nearest(entry[1], known), code="mapping-unknown")
+                    self.report.wrong(problem, path, self.report.nearest(entry[1], known), code="mapping-unknown")
                 return
             names = {**capability.properties, **capability.attributes}
         if entry[-1] not in names:
             problem = f"{node.name} has no property {entry[-1]}"
-            self.report.wrong(problem, path, nearest(entry[-1], names), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(entry[-1], names), code="mapping-unknown")
 
     def _check_operations(self, name: str, entry: Json, path: Path) -> None:
         """Check the names of operations of an interface that the type has."""
@@ -173,7 +172,7 @@ class _SubstitutionCheck:
         for operation in entry["operations"] if within else entry:
             if operation not in interface.operations:
                 problem = f"the interface {name} has no operation {operation}"
-                hint = nearest(operation, interface.operations)
+                hint = self.report.nearest(operation, interface.operations)
                 self.report.wrong(problem, (*path, *within, operation), hint, code="undeclared")
 
     def _check_workflows(self, entry: Json, path: Path) -> None:
@@ -184,7 +183,9 @@ class _SubstitutionCheck:
         elif isinstance(entry, str):
             if entry not in self.service.workflows:
                 problem = f"there is no workflow {entry}"
-                self.report.wrong(problem, path, nearest(entry, self.service.workflows), code="workflow-unknown")
+                self.report.wrong(
+                    problem, path, self.report.nearest(entry, self.service.workflows), code="workflow-unknown"
+                )
         elif entry is not None:
             self.report.wrong("an operation is mapped to the name of a workflow", path, code="kind")
 

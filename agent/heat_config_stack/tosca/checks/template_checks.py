@@ -12,7 +12,6 @@ from heat_config_stack.tosca.files.artifacts import check_artifact, check_implem
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.report import nearest
 from heat_config_stack.tosca.language.types import CapabilityDefinition, PropertyDefinition, Type, check_operations
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.requirements import check_requirements
@@ -44,7 +43,7 @@ def _check_type(template: Template, content: Mapping[str, Json], others: Mapping
         original = others.get(copied)
         if original is None:
             problem = f"there is no template {copied} to copy"
-            report.wrong(problem, (*path, "copy"), nearest(copied, others), code="copy-unknown")
+            report.wrong(problem, (*path, "copy"), report.nearest(copied, others), code="copy-unknown")
             return
         if original.get("copy") is not None:
             problem = f"{copied} is a copy itself"
@@ -134,7 +133,7 @@ def _check_attribute_values(
         definition = defined.get(name)
         if definition is None:
             problem = f"{owner} has no attribute {name}"
-            scope.report.wrong(problem, (*path, name), nearest(name, defined), code="undeclared")
+            scope.report.wrong(problem, (*path, name), scope.report.nearest(name, defined), code="undeclared")
         elif isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
             values.check(value["value"], definition.schema, (*path, name, "value"), scope.report)
         elif value is not None:
@@ -167,7 +166,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             continue
         definition = type_.capabilities.get(name)
         if definition is None:
-            hint = nearest(name, type_.capabilities)
+            hint = scope.report.nearest(name, type_.capabilities)
             scope.report.wrong(f"{node.name} has no capability {name}", here, hint, code="undeclared")
         elif definition.type is not None and not definition.type.is_incomplete:
             properties = assigned.get("properties") or {}
@@ -216,7 +215,7 @@ def check_interfaces(
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
             problem = f"{template.name} has no interface {name}"
-            scope.report.wrong(problem, here, nearest(name, template.declared), code="undeclared")
+            scope.report.wrong(problem, here, scope.report.nearest(name, template.declared), code="undeclared")
         shared: Mapping[str, Json] = assigned.get("inputs") or {}
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
@@ -230,7 +229,7 @@ def check_interfaces(
         for operation, of, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
-                scope.report.wrong(problem, where, nearest(operation, declared), code="undeclared")
+                scope.report.wrong(problem, where, scope.report.nearest(operation, declared), code="undeclared")
             own: Mapping[str, Json] = of.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
@@ -328,7 +327,9 @@ def _check_members(template: Template, key: str, known: Mapping[str, Template], 
         member = known.get(name)
         if member is None:
             noun = "node template" if key == "members" else "node template or group"
-            scope.report.wrong(f"there is no {noun} {name}", path, nearest(name, known), code="member-unknown")
+            scope.report.wrong(
+                f"there is no {noun} {name}", path, scope.report.nearest(name, known), code="member-unknown"
+            )
         elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
             names = ", ".join(type_.name for type_ in allowed)
             problem = f"{template.name} is for {names}, and {name} is of the type {member.type.name}"

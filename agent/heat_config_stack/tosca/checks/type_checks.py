@@ -13,7 +13,7 @@ from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope, TypeSubject
 from heat_config_stack.tosca.language.grammar import ABSENT, EMPTY, Short, held, list_of
 from heat_config_stack.tosca.language.primitives import READERS, kind_of
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import (
     MOST_PARENTS,
     NO_PARENT,
@@ -52,7 +52,9 @@ def find(document: Document, section: str, name: Json, path: Path) -> Type | Non
     found = document.find(section, name)
     if found is None:
         problem = f"there is no {NOUNS[section]} {name}"
-        document.report.wrong(problem, path, nearest(name, document.known(section)), code="type-unknown")
+        document.report.wrong(
+            problem, path, document.report.nearest(name, document.known(section)), code="type-unknown"
+        )
     return found
 
 
@@ -100,7 +102,11 @@ class _TypeCheck:
                 )
         elif type_.parent is None:
             other = next((section for section in SECTIONS if self.document.find(section, name)), "")
-            hint = f"{name} is a {NOUNS[other]}" if other else nearest(name, self.document.known(type_.section))
+            hint = (
+                f"{name} is a {NOUNS[other]}"
+                if other
+                else self.report.nearest(name, self.document.known(type_.section))
+            )
             self.report.wrong(f"there is no {noun} {name}", path, hint, code="parent-unknown")
         elif len(type_.lineage) >= MOST_PARENTS:
             self.report.wrong(f"over {MOST_PARENTS} types are derived of one another", path, code="depth")
@@ -181,13 +187,15 @@ class _TypeCheck:
         elif interface.type is None and content is not EMPTY:
             known = [*self.document.known("interface_types"), "Standard", "Configure"]
             problem = f"the interface {interface.name} needs a type"
-            self.report.wrong(problem, path, nearest(interface.name, known) or "add type", code="key-missing")
+            self.report.wrong(
+                problem, path, self.report.nearest(interface.name, known) or "add type", code="key-missing"
+            )
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         declared = interface.type.operations if interface.type is not None else {}
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
-            hint = nearest(name, declared) if name not in declared else ""
+            hint = self.report.nearest(name, declared) if name not in declared else ""
             if hint:
                 self.report.warn(
                     f"{interface.name} has no operation {name}: it is a new one", where, hint, code="misspelt"
@@ -354,7 +362,7 @@ def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition
     is_refinement = type_ is not None and old is not None and type_.may_be(old)
     is_inherited = content.get("value") is None and content.get("default") is None and definition.default is not None
     if narrowing and is_refinement and is_inherited:
-        inner = Report(None)
+        inner = Report(None, report.budget)
         values.check(definition.default, definition.schema, (name,), inner)
         for mistake in inner.mistakes:
             problem = f"the value that {name} inherits does not fit: {mistake.problem}"

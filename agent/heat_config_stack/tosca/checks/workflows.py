@@ -13,7 +13,6 @@ from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.entities import HOST_NAMES
 from heat_config_stack.tosca.language.functions import Scope, Subject, TypeSubject
 from heat_config_stack.tosca.language.grammar import EMPTY
-from heat_config_stack.tosca.language.report import nearest
 from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
 from heat_config_stack.tosca.topology.filters import assertions, check_clauses
 from heat_config_stack.tosca.topology.service import Group, Node, Policy, Requirement, Service
@@ -100,7 +99,10 @@ class _WorkflowCheck:
         if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
-                f"there is no node template or group {name}", path, nearest(name, known), code="target-unknown"
+                f"there is no node template or group {name}",
+                path,
+                self.report.nearest(name, known),
+                code="target-unknown",
             )
         return target
 
@@ -118,7 +120,7 @@ class _WorkflowCheck:
         if nodes and all(node.is_known for node in nodes) and name not in known:
             problem = f"{target.name} has no requirement {name}"
             where = (*path, "target_relationship")
-            self.report.wrong(problem, where, nearest(name, sorted(known)), code="relationship-unknown")
+            self.report.wrong(problem, where, self.report.nearest(name, sorted(known)), code="relationship-unknown")
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
         for name, clauses, where in assertions(content, path):
@@ -148,7 +150,9 @@ class _WorkflowCheck:
         for key in ("on_success", "on_failure"):
             for name, where in _named_steps(step.get(key), (*path, key)):
                 if name not in steps:
-                    self.report.wrong(f"there is no step {name}", where, nearest(name, steps), code="step-unknown")
+                    self.report.wrong(
+                        f"there is no step {name}", where, self.report.nearest(name, steps), code="step-unknown"
+                    )
 
     def _check_host(self, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
         """Report an operation_host that a step with that target cannot have (section 3.5.23)."""
@@ -161,7 +165,7 @@ class _WorkflowCheck:
                 return
             allowed = (*allowed, "a node template", "a node type")
         problem = f"operation_host must be one of {', '.join(allowed)}"
-        self.report.wrong(problem, (*path, "operation_host"), nearest(host, allowed), code="choice")
+        self.report.wrong(problem, (*path, "operation_host"), self.report.nearest(host, allowed), code="choice")
 
     def _check_activity(
         self, activity: Mapping[str, Any], step: Mapping[str, Any], target: Template | None, path: Path
@@ -197,7 +201,10 @@ class _WorkflowCheck:
             self.inlined.append(name)
         elif name:
             self.report.wrong(
-                f"there is no workflow {name}", path, nearest(name, self.service.workflows), code="workflow-unknown"
+                f"there is no workflow {name}",
+                path,
+                self.report.nearest(name, self.service.workflows),
+                code="workflow-unknown",
             )
 
     def _check_call(self, name: str, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
@@ -223,7 +230,11 @@ class _WorkflowCheck:
             operations = owner.interface_operations(interface)
             if operations is not None and operation in operations:
                 return
-            hint = hint or (nearest(operation, operations) if operations else nearest(interface, owner.interfaces))
+            hint = hint or (
+                self.report.nearest(operation, operations)
+                if operations
+                else self.report.nearest(interface, owner.interfaces)
+            )
         self.report.wrong(f"{target.name} has no operation {name}", path, hint, code="operation-unknown")
 
     def _check_relationship_call(

@@ -34,8 +34,8 @@ from heat_config_stack.tosca.evaluation.later import Attribute, is_known, static
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.files.source import Kept, Source, machine_template
-from heat_config_stack.tosca.language import budget, values
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import parsed
 from heat_config_stack.tosca.topology.service import Node, Service
@@ -124,7 +124,7 @@ def define(
     source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose = USE
 ) -> Definition:
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`."""
-    budget.left.renew()
+    document.report.budget.renew()
     loading = _Loading(source, document, identity, substitutes, purpose)
     if purpose.marks is not None:
         loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
@@ -235,7 +235,12 @@ class _Loading:
         for name in inputs:
             if name not in defined:
                 problem = f"the service has no input {name}"
-                self._wrong(problem, (*self.service.path, "inputs"), nearest(name, defined), code="input-unknown")
+                self._wrong(
+                    problem,
+                    (*self.service.path, "inputs"),
+                    self.document.report.nearest(name, defined),
+                    code="input-unknown",
+                )
         parameters = {}
         for name, of in defined.items():
             value, is_given = _given(inputs.get(name), of), inputs.get(name) is not None
@@ -260,7 +265,7 @@ class _Loading:
         return parameters
 
     def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
-        report = Report(None)
+        report = Report(None, self.document.report.budget)
         values.check(value, of.schema, (name,), report)
         for mistake in report.mistakes:
             self._wrong(mistake.problem, path, mistake.hint or f"it was given as --input {name}", code=mistake.code)
@@ -277,7 +282,10 @@ class _Loading:
             inner = part is not None and (part.name == name or (part.type and capability in part.type.capabilities))
             if not inner:
                 self._wrong(
-                    f"--attribute names no node {name}", self.service.path, nearest(name, nodes), code="entity-unknown"
+                    f"--attribute names no node {name}",
+                    self.service.path,
+                    self.document.report.nearest(name, nodes),
+                    code="entity-unknown",
                 )
 
     # Substitution.
@@ -315,7 +323,7 @@ class _Loading:
                     problem, part.template, path, "map a property to it, or give a default", code="open-input"
                 )
             if is_known(value) and value is not None:
-                report = Report(None)
+                report = Report(None, self.document.report.budget)
                 values.check(value, of.schema, (name,), report)
                 for mistake in report.mistakes:
                     self.topology.wrong(

@@ -77,7 +77,7 @@ class Workflow:
 
     def plan(self, values: Mapping[str, Json]) -> Plan:
         """Return what it does with some values of its inputs. Raises `Invalid`."""
-        report = Report(None)
+        report = Report(None, self._layer.service.document.report.budget)
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         chosen = check_inputs(self._inputs, texts, (*self._path, "inputs"), report)
         mistakes = [*report.mistakes, *report.open]

@@ -11,7 +11,6 @@ from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
 from heat_config_stack.tosca.language import values
 from heat_config_stack.tosca.language.grammar import EMPTY, Short
-from heat_config_stack.tosca.language.report import nearest
 from heat_config_stack.tosca.language.types import ArtifactDefinition
 
 MOST_FILES = 1000
@@ -51,7 +50,7 @@ def _is_image(artifact: ArtifactDefinition) -> bool:
 
 def _check_type(name: str, path: Path, document: Document) -> None:
     if document.find("artifact_types", name) is None:
-        hint = nearest(name, document.known("artifact_types"))
+        hint = document.report.nearest(name, document.known("artifact_types"))
         document.report.wrong(f"there is no artifact type {name}", (*path, "type"), hint, code="type-unknown")
 
 
@@ -59,7 +58,7 @@ def _check_repository(content: Mapping[str, Json], path: Path, document: Documen
     """Report an unknown repository; return whether the file can be looked for."""
     name = content.get("repository")
     if name is not None and document.repository(name) is None:
-        hint = nearest(name, document.content.get("repositories") or {})
+        hint = document.report.nearest(name, document.content.get("repositories") or {})
         document.report.wrong(f"there is no repository {name}", (*path, "repository"), hint, code="repository-unknown")
         return False
     return True

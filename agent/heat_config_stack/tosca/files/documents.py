@@ -11,10 +11,11 @@ from heat_config_agent.diagnostics.text import Text
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.tosca.files.archives import Files, local_path
-from heat_config_stack.tosca.language import budget, entities
+from heat_config_stack.tosca.language import entities
+from heat_config_stack.tosca.language.budget import NAMES, Budget
 from heat_config_stack.tosca.language.grammar import ABSENT, held
 from heat_config_stack.tosca.language.primitives import version as version_value
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSION_OF, VERSIONS, tosca_text
 from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
 from heat_config_stack.tosca.profiles import Profile, is_normative, profile
@@ -165,6 +166,8 @@ class Library:
     """The documents that have been read, so that each is read once."""
 
     def __init__(self) -> None:
+        self.budget = Budget()
+        """The budget of the file that is read next, with all that it imports."""
         self._documents: dict[tuple[int, str, str], Document] = {}
         self._reading: list[Document] = []
 
@@ -199,7 +202,7 @@ class Library:
         except Invalid as invalid:
             document.report.mistakes.update(dict.fromkeys(invalid.mistakes))
             return
-        report = document.report = Report(text)
+        report = document.report = Report(text, self.budget)
         report.mistakes.update(dict.fromkeys(text.mistakes))
         if not isinstance(text.value, dict):
             if not text.mistakes:
@@ -235,7 +238,7 @@ class Library:
         if content.get("repository") is not None:
             repository = document.repository(content["repository"])
             if repository is None:
-                known = nearest(content["repository"], document.content.get("repositories") or {})
+                known = report.nearest(content["repository"], document.content.get("repositories") or {})
                 report.wrong(f"there is no repository {content['repository']}", path, known, code="repository-unknown")
                 return
             folder = str(repository.get("url") or "")
@@ -258,9 +261,9 @@ class Library:
             problem = f"cannot read {name}: {reason}"
             report.wrong(problem, path, "its path begins at the file that names it", code="import-missing")
             return
-        budget.left.names -= sum(len(imported.visible(section)) for section in SECTIONS)
-        if budget.left.names < 0:
-            problem = f"the imports bring over {budget.NAMES:,} names of types"
+        self.budget.names -= sum(len(imported.visible(section)) for section in SECTIONS)
+        if self.budget.names < 0:
+            problem = f"the imports bring over {NAMES:,} names of types"
             report.wrong(problem, path, "import fewer files, or with fewer prefixes", code="depth")
             return
         document.add_import(prefix, imported, path)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
 from heat_config_stack.tosca.language.primitives import kind_of
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.values import is_call
 
@@ -119,17 +118,21 @@ def check(value: Json, path: Path, scope: Scope) -> None:
 
 def _check_spelling(value: Mapping[str, Json], path: Path, scope: Scope) -> None:
     (name,) = value
-    hint = "" if name in FUNCTIONS else _misspelt(name)
+    hint = "" if name in FUNCTIONS else _misspelt(name, scope.report)
     if hint:
         scope.report.warn(f"{name} is not a function: this is a map", (*path, name), hint, code="misspelt")
 
 
-@lru_cache(maxsize=1024)
-def _misspelt(name: str) -> str:
+def _misspelt(name: str, report: Report) -> str:
     if not 4 <= len(name) <= 30:
         return ""
     likely = name.lower().startswith("get") or name.lower() in {"concatenate", "tokens", "tokenize", "joins"}
-    return nearest(name, sorted(FUNCTIONS)) if likely or name.lower() in FUNCTIONS else ""
+    if not likely and name.lower() not in FUNCTIONS:
+        return ""
+    kept = report.budget.misspelt
+    if name not in kept:
+        kept[name] = report.nearest(name, sorted(FUNCTIONS))
+    return kept[name]
 
 
 def _bad(problem: str, hint: str, path: Path, scope: Scope) -> None:
@@ -148,7 +151,9 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(name, str):
         _bad(f"needs the name of an input, not {kind_of(arguments)}", "write get_input: NAME", path, scope)
     elif scope.inputs is not None and name not in scope.inputs:
-        scope.report.wrong(f"there is no input {name}", path, nearest(name, scope.inputs), code="input-unknown")
+        scope.report.wrong(
+            f"there is no input {name}", path, scope.report.nearest(name, scope.inputs), code="input-unknown"
+        )
     elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
         _check_steps(PropertyDefinition(name, scope.inputs[name], None, scope.names, ()), arguments[1:], path, scope)
 
@@ -199,7 +204,7 @@ def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, sco
     else:
         known = [*type_.properties, *type_.capabilities, *type_.requirements]
         known += type_.attributes if has_attributes else ()
-        hint = nearest(name, known)
+        hint = scope.report.nearest(name, known)
         what = "property or attribute" if has_attributes else "property"
         if not has_attributes and name in type_.attributes:
             hint = "it is an attribute: write get_attribute"
@@ -225,12 +230,12 @@ def _use(
 
 
 def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
-    wrong = _wrong_step(definition.schema, steps) if steps else None
+    wrong = _wrong_step(definition.schema, steps, scope.report) if steps else None
     if wrong is not None:
         scope.report.wrong(f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1], code="name-unknown")
 
 
-def _wrong_step(schema: Schema | None, steps: Sequence[Json]) -> tuple[str, str] | None:
+def _wrong_step(schema: Schema | None, steps: Sequence[Json], report: Report) -> tuple[str, str] | None:
     """Return the first step that a value of that schema cannot have, as a problem and a hint; None if there is none."""
     for step in steps:
         type_ = schema.type if schema is not None else None
@@ -249,7 +254,7 @@ def _wrong_step(schema: Schema | None, steps: Sequence[Json]) -> tuple[str, str]
         elif not type_.properties:  # it says nothing of its values
             return None
         elif step not in type_.properties:
-            return f"the type {type_.name} has no property {step}", nearest(str(step), type_.properties)
+            return f"the type {type_.name} has no property {step}", report.nearest(str(step), type_.properties)
         else:
             schema = type_.properties[str(step)].schema
     return None
@@ -288,7 +293,7 @@ def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, s
     if capability is not None:
         known = [*capability.properties, *(capability.attributes if has_attributes else ())]
     problem = f"{member} of {_named(subject)} has no property {name}"
-    scope.report.wrong(problem, path, nearest(name, known), code="name-unknown")
+    scope.report.wrong(problem, path, scope.report.nearest(name, known), code="name-unknown")
 
 
 def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
@@ -311,7 +316,9 @@ def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
     found = scope.templates.get(name)
     if found is None:
         known = [*scope.templates, SELF, SOURCE, TARGET, HOST]
-        scope.report.wrong(f"there is no template {name}", path, nearest(name, known), code="entity-unknown")
+        scope.report.wrong(
+            f"there is no template {name}", path, scope.report.nearest(name, known), code="entity-unknown"
+        )
     return found
 
 
@@ -330,12 +337,12 @@ def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> No
         return
     operations = subject.interface_operations(arguments[1])
     if operations is None:
-        hint = nearest(arguments[1], subject.type.interfaces)
+        hint = scope.report.nearest(arguments[1], subject.type.interfaces)
         problem = f"{_named(subject)} has no interface {arguments[1]}"
         scope.report.wrong(problem, path, hint, code="name-unknown")
     elif arguments[2] not in operations:
         problem = f"the interface {arguments[1]} has no operation {arguments[2]}"
-        scope.report.wrong(problem, path, nearest(arguments[2], operations), code="name-unknown")
+        scope.report.wrong(problem, path, scope.report.nearest(arguments[2], operations), code="name-unknown")
 
 
 def _check_get_nodes_of_type(arguments: Json, path: Path, scope: Scope) -> None:
@@ -364,7 +371,7 @@ def _check_get_artifact(arguments: Json, path: Path, scope: Scope) -> None:
         known = subject.artifact_names()
         if arguments[1] not in known:
             problem = f"{_named(subject)} has no artifact {arguments[1]}"
-            scope.report.wrong(problem, path, nearest(arguments[1], known), code="name-unknown")
+            scope.report.wrong(problem, path, scope.report.nearest(arguments[1], known), code="name-unknown")
 
 
 def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:

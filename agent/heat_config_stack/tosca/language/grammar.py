@@ -11,7 +11,7 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import primitives
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import written
 
 
@@ -177,7 +177,9 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
             return _misfit(value, "text", path, report)
         if value not in kind.words:
             wanted = ", ".join(kind.words)
-            report.wrong(f"{_name(path)} must be one of {wanted}", path, nearest(value, kind.words), code="choice")
+            report.wrong(
+                f"{_name(path)} must be one of {wanted}", path, report.nearest(value, kind.words), code="choice"
+            )
             return ABSENT
     elif form == "version":
         if isinstance(value, dict | list | bool):
@@ -343,4 +345,4 @@ def _check_exclusive(value: Json, of: Entity, path: Path, report: Report) -> Non
 
 
 def _unknown(key: str, of: Entity, path: Path, report: Report) -> None:
-    report.wrong(f"{of.name} has no keyname {key}", (*path, key), nearest(key, of.keys), code="key-unknown")
+    report.wrong(f"{of.name} has no keyname {key}", (*path, key), report.nearest(key, of.keys), code="key-unknown")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
 from heat_config_stack.tosca.language.primitives import READERS, json_problem, xml_problem
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import json_value
 from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 
@@ -39,7 +38,7 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
         if is_function(clause.argument):
             continue
         try:
-            met = clause.is_met(value)
+            met = clause.is_met(value, report.budget)
         except SlowPattern as slow:
             _tell_slow(slow, clause, path, report)
             continue
@@ -51,8 +50,8 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
 
 def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
     """Report that values cannot be held against patterns, once for a file."""
-    if not budget.left.is_slow_told:
-        budget.left.is_slow_told = True
+    if not report.budget.is_slow_told:
+        report.budget.is_slow_told = True
         problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
         report.wrong(problem, path, "avoid repetitions inside of repetitions", code="constraint")
 
@@ -125,7 +124,7 @@ def check_properties(
     for name, value in values.items():
         definition = defined.get(name)
         if definition is None:
-            hint = nearest(name, defined)
+            hint = report.nearest(name, defined)
             report.wrong(f"{owner} has no property {name}", (*path, name), hint, code="undeclared")
             continue
         if definition.status in {"deprecated", "unsupported"}:
@@ -181,7 +180,7 @@ def check_inputs(
     for name, text in texts.items():
         definition = defined.get(name)
         if definition is None:
-            report.wrong(f"there is no input {name}", path, nearest(name, defined), code="input-unknown")
+            report.wrong(f"there is no input {name}", path, report.nearest(name, defined), code="input-unknown")
             continue
         chosen[name] = parsed(definition, text)
         check(chosen[name], definition.schema, (*path, name), report)

@@ -6,11 +6,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Path
-from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.primitives import UNBOUNDED
-from heat_config_stack.tosca.language.report import nearest
 from heat_config_stack.tosca.language.types import RequirementDefinition, Type
 from heat_config_stack.tosca.topology.filters import check_filter, meets
 from heat_config_stack.tosca.topology.service import Node, Requirement, Service
@@ -25,7 +23,9 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
         if requirement.definition is None and node.is_known:
             known = node.type.requirements if node.type else {}
             problem = f"{node.name} has no requirement {requirement.name}"
-            scope.report.wrong(problem, requirement.path, nearest(requirement.name, known), code="undeclared")
+            scope.report.wrong(
+                problem, requirement.path, scope.report.nearest(requirement.name, known), code="undeclared"
+            )
         if requirement.content:
             _check_target(requirement, service, scope)
             _check_relationship(requirement, service, scope)
@@ -44,7 +44,7 @@ def _check_target(requirement: Requirement, service: Service, scope: Scope) -> N
     if name is not None:
         if target is None and asked is None:
             problem = f"there is no node template {name}, nor a node type"
-            known = nearest(name, service.nodes)
+            known = scope.report.nearest(name, service.nodes)
             scope.report.wrong(problem, path, known, code="target-unknown")
         wanted = definition.node if definition is not None else None
         if asked is not None and wanted is not None and not asked.may_be(wanted):
@@ -68,7 +68,7 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
             if offered is None and (is_known or asked is None):
                 known = asked.capabilities if asked else ()
                 problem = f"{name} is neither a capability of the target nor a capability type"
-                scope.report.wrong(problem, path, nearest(name, known), code="capability-unknown")
+                scope.report.wrong(problem, path, scope.report.nearest(name, known), code="capability-unknown")
             return
         if wanted is not None and not type_.may_be(wanted):
             problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
@@ -121,7 +121,7 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     if template is None and type_ is None:
         known = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
         problem = f"{name} is neither a relationship template nor a relationship type"
-        scope.report.wrong(problem, path, nearest(name, known), code="relationship-unknown")
+        scope.report.wrong(problem, path, scope.report.nearest(name, known), code="relationship-unknown")
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
@@ -173,8 +173,9 @@ def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service
     """Return the end of a hint: what fulfils a requirement that is not assigned when the service is applied."""
     if (node.name, name) in service.mapped_requirements:
         return "; in the place of a node, the target is that of the node"
-    budget.left.matches -= len(service.nodes)
-    if budget.left.matches < 0:
+    budget = service.document.report.budget
+    budget.matches -= len(service.nodes)
+    if budget.matches < 0:
         return ""
     requirement = Requirement(name, {}, node, definition, node.path)
     requirement.node_type = definition.node
@@ -188,8 +189,9 @@ def _check_candidates(requirement: Requirement, service: Service, scope: Scope) 
     """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
     if requirement.content.get("node") is not None and requirement.node_type is None:
         return  # it has been reported
-    budget.left.matches -= len(service.nodes)
-    if budget.left.matches < 0:
+    budget = service.document.report.budget
+    budget.matches -= len(service.nodes)
+    if budget.matches < 0:
         return
     nodes = candidates(requirement, service)
     if len(nodes) > 1:
