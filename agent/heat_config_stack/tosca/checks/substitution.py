@@ -31,7 +31,10 @@ class _SubstitutionCheck:
     """One substitution mapping, as it is checked."""
 
     def __init__(self, content: Mapping[str, Any], service: Service, scope: Scope) -> None:
-        self.content, self.service, self.scope, self.report = content, service, scope, scope.report
+        self.content = content
+        self.service = service
+        self.scope = scope
+        self.report = scope.report
         self.path: Path = (*service.path, "substitution_mappings")
         self.type = find(service.document, "node_types", content.get("node_type"), (*self.path, "node_type"))
 
@@ -82,7 +85,8 @@ class _SubstitutionCheck:
             self._check_map(section, entry, path)
             if entry.get("mapping") is None:
                 return
-            entry, path = entry["mapping"], (*path, "mapping")
+            entry = entry["mapping"]
+            path = (*path, "mapping")
         if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
             noun = "capability" if section == "capabilities" else "requirement"
             problem = f"a mapping must be a list of a node template and a {noun} of it"
@@ -130,7 +134,8 @@ class _SubstitutionCheck:
         is_constant = not isinstance(entry, list)
         if isinstance(entry, dict) and not is_call(entry) and set(entry) <= {"mapping", "value"} and len(entry) == 1:
             ((key, entry),) = entry.items()
-            path, is_constant = (*path, key), key == "value"
+            path = (*path, key)
+            is_constant = key == "value"
             if key == "mapping" and isinstance(entry, str):
                 entry = [entry]
         if is_constant:

@@ -12,7 +12,7 @@ from heat_config_stack.tosca.files.artifacts import check_artifact, check_implem
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.types import CapabilityDefinition, PropertyDefinition, Type, check_operations
+from heat_config_stack.tosca.language.types import PropertyDefinition, Type, check_operations
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.requirements import check_requirements
 from heat_config_stack.tosca.topology.service import Node, Service
@@ -37,7 +37,8 @@ def check_templates(service: Service, scope: Scope) -> None:
 
 def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
     """Report a missing or unknown type, and copies of a node that cannot be copied (section 3.7)."""
-    report, path = scope.report, template.path
+    report = scope.report
+    path = template.path
     copied = content.get("copy")
     if copied is not None:
         original = others.get(copied)
@@ -59,8 +60,9 @@ def _check_node(
     node: Node, content: Mapping[str, Json], others: Mapping[str, Any], service: Service, scope: Scope
 ) -> None:
     _check_type(node, content, others, scope)
-    inner = Scope(scope.names, scope.report, node, scope.inputs, scope.templates, None, scope.uses)
-    type_, path = node.type, node.path
+    inner = scope.within(node)
+    type_ = node.type
+    path = node.path
     check_properties(node, content, type_.properties if type_ else {}, inner)
     check_attributes(node, content, type_, inner)
     _check_capabilities(node, content, inner)
@@ -71,7 +73,8 @@ def _check_node(
         functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
     check_requirements(node, service, inner)
     for requirement in node.requirements:
-        relationship, described = requirement.content.get("relationship"), requirement.relationship
+        relationship = requirement.content.get("relationship")
+        described = requirement.relationship
         if relationship and described is not None and described.path == (*requirement.path, "relationship"):
             check_relationship(described, relationship, inner)
     node_filter = content.get("node_filter")
@@ -140,23 +143,11 @@ def _check_attribute_values(
             values.check(value, definition.schema, (*path, name), scope.report)
 
 
-def _needing(type_: Type) -> Mapping[str, CapabilityDefinition]:
-    """Return the capabilities with properties that need a value; kept with the type."""
-    needing: dict[str, CapabilityDefinition] | None = type_.__dict__.get("needing")
-    if needing is None:
-        needing = {
-            name: capability
-            for name, capability in type_.capabilities.items()
-            if any(of.required and of.default is None for of in capability.properties.values())
-        }
-        type_.__dict__["needing"] = needing
-    return needing
-
-
 def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -> None:
     """Report what is wrong with the capabilities of a node template (section 3.7.1)."""
     own: Mapping[str, Any] = content.get("capabilities") or {}
-    type_, path = node.type, (*node.path, "capabilities")
+    type_ = node.type
+    path = (*node.path, "capabilities")
     known = type_ is not None and not type_.is_incomplete
     for name, assigned in own.items():
         here = (*path, name)
@@ -181,7 +172,8 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             attributes = assigned.get("attributes") or {}
             _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
     assigned_anywhere = node.content.get("capabilities") or {}
-    for name, capability in _needing(type_).items() if type_ is not None and known else ():
+    needing = type_.needing if type_ is not None and known else {}
+    for name, capability in needing.items():
         if name not in assigned_anywhere:
             owner = f"the capability {name} of {node.name}"
             values.check_properties({}, capability.properties, owner, (path, node.path), scope.report)
@@ -189,7 +181,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
 
 def check_relationship(relationship: Relationship, content: Mapping[str, Json], scope: Scope) -> None:
     """Report what is wrong with a relationship template, or with what a requirement says of its relationship."""
-    inner = Scope(scope.names, scope.report, relationship, scope.inputs, scope.templates, None, scope.uses)
+    inner = scope.within(relationship)
     type_ = relationship.type
     check_properties(relationship, content, type_.properties if type_ else {}, inner)
     check_attributes(relationship, content, type_, inner)
@@ -310,7 +302,7 @@ def _check_template(template: Template, scope: Scope) -> Scope:
     content = template.content
     if content.get("type") is not None:
         find(template.document, template.section, content["type"], (*template.path, "type"))
-    inner = Scope(scope.names, scope.report, template, scope.inputs, scope.templates, None, scope.uses)
+    inner = scope.within(template)
     type_ = template.type
     check_properties(template, content, type_.properties if type_ else {}, inner)
     check_attributes(template, content, type_, inner)

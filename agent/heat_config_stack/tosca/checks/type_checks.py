@@ -62,16 +62,24 @@ class _TypeCheck:
     """The checks of one type."""
 
     def __init__(self, type_: Type, document: Document, scope: Scope) -> None:
-        self.type, self.document, self.report = type_, document, document.report
+        self.type = type_
+        self.document = document
+        self.report = document.report
         kind = {"node_types": "node", "relationship_types": "relationship"}.get(type_.section, "")
-        subject = TypeSubject(type_, kind) if kind else TypeSubject(None, "group") if "group" in type_.section else None
+        subject: TypeSubject | None = None
+        if kind:
+            subject = TypeSubject(type_, kind)
+        elif "group" in type_.section:
+            subject = TypeSubject(None, "group")
         if type_.section in {"capability_types", "interface_types", "policy_types", "artifact_types", "data_types"}:
             subject = TypeSubject(None, "node")  # any type that has it
         self.scope = Scope(document, document.report, subject, scope.inputs, scope.templates, None, scope.uses)
 
     def check(self) -> None:
         """Report what is wrong with it."""
-        type_, content, path = self.type, self.type.content, self.type.path
+        type_ = self.type
+        content = self.type.content
+        path = self.type.path
         self._check_parent()
         for member in ("properties", "attributes"):
             own = content.get(member)
@@ -90,7 +98,8 @@ class _TypeCheck:
         }[type_.section]()
 
     def _check_parent(self) -> None:
-        type_, path = self.type, (*self.type.path, "derived_from")
+        type_ = self.type
+        path = (*self.type.path, "derived_from")
         name = type_.content.get("derived_from")
         noun = NOUNS[type_.section]
         if name is None or name == NO_PARENT:
@@ -123,7 +132,9 @@ class _TypeCheck:
         pass
 
     def _check_data(self) -> None:
-        type_, content, path = self.type, self.type.content, self.type.path
+        type_ = self.type
+        content = self.type.content
+        path = self.type.path
         if content.get("derived_from") is None and not content.get("properties"):
             hint = "give it properties, or derive it of another type"
             self.report.warn(f"the data type {type_.name} does not describe its values", path, hint, code="data-empty")
@@ -142,7 +153,8 @@ class _TypeCheck:
                 self.report.wrong(problem, where, "put them on properties", code="constraint-unfit")
 
     def _check_interface_type(self) -> None:
-        content, path = self.type.content, self.type.path
+        content = self.type.content
+        path = self.type.path
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), self.type.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
@@ -178,7 +190,8 @@ class _TypeCheck:
             self._check_interface(self.type.interfaces[name], content)
 
     def _check_interface(self, interface: InterfaceDefinition, content: Mapping[str, Json]) -> None:
-        path, named = interface.path, content.get("type")
+        path = interface.path
+        named = content.get("type")
         if named is not None:
             type_ = find(self.document, "interface_types", named, (*path, "type"))
             old = interface.parent.type if interface.parent else None
@@ -311,12 +324,14 @@ def check_definitions(
     for name, content in own.items():
         if content is EMPTY:
             continue
-        definition, here = defined[name], (*path, name)
+        definition = defined[name]
+        here = (*path, name)
         if isinstance(content, Short) and definition.parent is None:
             problem = f"{name} must be a property: a map, not {kind_of(content['value'])}"
             report.wrong(problem, here, "a value alone refines an inherited property", code="kind")
             continue
-        type_, old = definition.schema.type, definition.parent.schema.type if definition.parent else None
+        type_ = definition.schema.type
+        old = definition.parent.schema.type if definition.parent else None
         named = content.get("type")
         if named is not None:
             find(document, "data_types", named, (*here, "type"))
@@ -330,7 +345,11 @@ def check_definitions(
         own_clauses = content.get("constraints")
         if own_clauses:
             is_complex = type_ is not None and not type_.primitive
-            primitive = type_.primitive if type_ else None if named or not needs_type else "null"
+            primitive: str | None = "null"
+            if type_ is not None:
+                primitive = type_.primitive
+            elif named or not needs_type:
+                primitive = None
             if type_ is None or not type_.is_incomplete:
                 where = (*here, "constraints")
                 constraints.check(own_clauses, primitive or None, where, report, is_complex=is_complex)
@@ -349,7 +368,8 @@ _OPTIONAL_SINCE = "1.3"
 
 def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition, path: Path, report: Report) -> None:
     """Report a refinement that changes a fixed value, excludes an inherited one, or makes a property optional."""
-    parent, name = definition.parent, definition.name
+    parent = definition.parent
+    name = definition.name
     if parent is None:
         return
     hint = f"leave out the %s: the value of {name} is final"
@@ -358,7 +378,8 @@ def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition
             problem = f"{name} has a fixed value already, in {parent.names.file}"
             report.wrong(problem, (*path, key), hint % key, code="refine")
     narrowing = next((key for key in _NARROWING if content.get(key) is not None), "")
-    type_, old = definition.schema.type, parent.schema.type
+    type_ = definition.schema.type
+    old = parent.schema.type
     is_refinement = type_ is not None and old is not None and type_.may_be(old)
     is_inherited = content.get("value") is None and content.get("default") is None and definition.default is not None
     if narrowing and is_refinement and is_inherited:

@@ -36,7 +36,9 @@ def check_actions(policy: Policy, service: Service, scope: Scope) -> None:
     """Report actions and filters of triggers that name what is not there (section 3.5.18)."""
     check = _WorkflowCheck("", {}, service, scope)
     targets = [name for name in policy.content.get("targets") or () if name]
-    target = service.nodes.get(targets[0]) or service.groups.get(targets[0]) if len(targets) == 1 else None
+    target: Template | None = None
+    if len(targets) == 1:
+        target = service.nodes.get(targets[0]) or service.groups.get(targets[0])
     for name, trigger in (policy.content.get("triggers") or {}).items():
         path = (*policy.path, "triggers", name)
         check.check_trigger(trigger, target, path)
@@ -46,11 +48,13 @@ class _WorkflowCheck:
     """One workflow, as it is checked."""
 
     def __init__(self, name: str, content: Mapping[str, Any], service: Service, scope: Scope) -> None:
-        self.content, self.service = content, service
+        self.content = content
+        self.service = service
         self.path: Path = (*service.path, "workflows", name)
         self.inlined: list[str] = []
-        inputs = {**(scope.inputs if isinstance(scope.inputs, dict) else {}), **(content.get("inputs") or {})}
-        self.scope = Scope(scope.names, scope.report, None, inputs, scope.templates, None, scope.uses)
+        outer = scope.inputs if isinstance(scope.inputs, dict) else {}
+        inputs = {**outer, **(content.get("inputs") or {})}
+        self.scope = replace(scope.within(None), inputs=inputs)
         self.report = scope.report
 
     def check(self) -> None:
@@ -80,8 +84,9 @@ class _WorkflowCheck:
             self._target(node, (*path, "target_filter", "node"))
         for conditions, where in monitored(trigger, path, self.service.document):
             self._check_conditions(conditions, target, where)
+        inner = self.scope.within(_subject(target))
         for key in ("condition", "constraint"):
-            functions.check(trigger.get(key), (*path, key), replace(self.scope, subject=_subject(target)))
+            functions.check(trigger.get(key), (*path, key), inner)
         action = trigger.get("action")
         if isinstance(action, str) and "." not in action:
             self._check_inline(action, (*path, "action"))
@@ -123,10 +128,12 @@ class _WorkflowCheck:
             self.report.wrong(problem, where, self.report.nearest(name, sorted(known)), code="relationship-unknown")
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
+        inner = self.scope.within(_subject(target))
         for name, clauses, where in assertions(content, path):
             definition = self._definition(name, target)
-            check_clauses(clauses, definition.schema if definition else None, where, self.service.document)
-            functions.check(clauses, where, replace(self.scope, subject=_subject(target)))
+            schema = definition.schema if definition else None
+            check_clauses(clauses, schema, where, self.service.document)
+            functions.check(clauses, where, inner)
 
     def _definition(self, name: str, target: Template | None) -> PropertyDefinition | None:
         if target is None or target.type is None:
@@ -254,10 +261,10 @@ class _WorkflowCheck:
 
     def _check_order(self, steps: Mapping[str, Any]) -> None:
         """Report steps that follow one another in a circle."""
-        graph = {
-            name: [other for key in ("on_success", "on_failure") for other, _ in _named_steps(step.get(key), ())]
-            for name, step in steps.items()
-        }
+        graph: dict[str, list[str]] = {}
+        for name, step in steps.items():
+            following = [*_named_steps(step.get("on_success"), ()), *_named_steps(step.get("on_failure"), ())]
+            graph[name] = [other for other, _ in following]
         for circle in circles(graph):
             names = shown_circle(circle)
             path = (*self.path, "steps", circle[0])
@@ -272,5 +279,7 @@ def _subject(target: Template | None) -> Subject:
 def _named_steps(value: Any, path: Path) -> Iterator[tuple[str, Path]]:
     if isinstance(value, str):
         yield value, path
-    else:
-        yield from ((name, (*path, index)) for index, name in enumerate(value or ()) if name is not None)
+        return
+    for index, name in enumerate(value or ()):
+        if name is not None:
+            yield name, (*path, index)

@@ -83,7 +83,8 @@ _loaded: list[Definition] = []
 
 def _load(source: Json, identity: Identity) -> Definition:
     kept = Source.from_json(source)
-    files, library = Kept(kept), Library()
+    files = Kept(kept)
+    library = Library()
     document = library.read(files, kept.entry)
     stored = _Stored(kept, library, files, document)
     return define(kept, document, identity, stored.found, Purpose(is_new=False))
@@ -93,7 +94,10 @@ class _Stored:
     """The services that stand in the place of nodes, as they were found when the stack was made."""
 
     def __init__(self, source: Source, library: Library, files: Files, document: Document) -> None:
-        self._source, self._library, self._files, self._document = source, library, files, document
+        self._source = source
+        self._library = library
+        self._files = files
+        self._document = document
 
     def found(self, part: Part) -> tuple[str, Document] | None:
         path = self._source.substitutes.get(part.name)
@@ -140,8 +144,12 @@ class _Loading:
     def __init__(
         self, source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose
     ) -> None:
-        self.source, self.document, self.identity, self.purpose = source, document, identity, purpose
-        self._substitutes, self._left = substitutes, MOST_SUBSTITUTED
+        self.source = source
+        self.document = document
+        self.identity = identity
+        self.purpose = purpose
+        self._substitutes = substitutes
+        self._left = MOST_SUBSTITUTED
         self.service = Service(document)
         machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
         self.evaluator = Evaluator(given=source.attributes)
@@ -165,7 +173,8 @@ class _Loading:
         parameters = self._parameters()
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), _conceal(parameters))
-        purpose, marks = self.purpose, self.purpose.marks or {}
+        purpose = self.purpose
+        marks = self.purpose.marks or {}
         layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **marks})
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
@@ -224,14 +233,17 @@ class _Loading:
         """Return where the node of a resource stands."""
         if path[:1] != ("resources",) or len(path) < 2:  # the name follows
             return None
-        part = self.topology.parts.get(str(path[1])) or self.topology.parts.get(str(path[1]).partition(".")[0])
+        name = str(path[1])
+        parts = self.topology.parts
+        part = parts.get(name) or parts.get(name.partition(".")[0])
         return part.template.document.report.mistake("", part.template.path, code="kind").place if part else None
 
     # Inputs.
 
     def _parameters(self) -> dict[str, Parameter]:
         """Return the inputs with their values (section 3.8.2)."""
-        inputs, defined = self.source.inputs, self.service.inputs
+        inputs = self.source.inputs
+        defined = self.service.inputs
         for name in inputs:
             if name not in defined:
                 problem = f"the service has no input {name}"
@@ -243,7 +255,8 @@ class _Loading:
                 )
         parameters = {}
         for name, of in defined.items():
-            value, is_given = _given(inputs.get(name), of), inputs.get(name) is not None
+            value = _given(inputs.get(name), of)
+            is_given = inputs.get(name) is not None
             path = (*self.service.path, "inputs", name)
             if is_given:
                 self._check(value, of, name, path)

@@ -207,7 +207,8 @@ class _Template:
     """The resources and outputs of a definition, in HOT."""
 
     def __init__(self, definition: Definition, *, deployed: bool) -> None:
-        self._definition, self._deployed = definition, deployed
+        self._definition = definition
+        self._deployed = deployed
         self.resources = [*definition.resources]
         self.parameters: dict[str, dict[str, Json]] = {}
         self.writers: dict[str, Writer] = {}

@@ -230,11 +230,13 @@ class Library:
         if isinstance(item, dict) and len(item) == 1:
             ((name, inner),) = item.items()
             if name not in entities.IMPORT.entity.keys and isinstance(inner, str | dict):  # type: ignore[union-attr]
-                item, path = inner, (*path, name)
+                item = inner
+                path = (*path, name)
         content = held(item, entities.IMPORT, path, report)
         if content is ABSENT or content.get("file") is None:
             return
-        name, folder = content["file"], ""
+        name = content["file"]
+        folder = ""
         if content.get("repository") is not None:
             repository = document.repository(content["repository"])
             if repository is None:
@@ -242,7 +244,7 @@ class Library:
                 report.wrong(f"there is no repository {content['repository']}", path, known, code="repository-unknown")
                 return
             folder = str(repository.get("url") or "")
-        url = name if "://" in name else folder if "://" in folder else ""
+        url = next((text for text in (name, folder) if "://" in text), "")
         if url and not url.startswith("file://"):
             problem = f"{url} is not fetched: only files of this machine are read"
             report.wrong(problem, path, "keep a copy of it here, and import that", code="import-unread")

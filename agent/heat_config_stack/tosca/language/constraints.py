@@ -47,7 +47,8 @@ class Clause:
 
     def is_met(self, value: Json, budget: Budget) -> bool:
         """Return whether a value meets it. Raises `ValueError` for a value of another type, or one that takes long."""
-        operator, argument = self.operator, self.argument
+        operator = self.operator
+        argument = self.argument
         if operator == "schema":
             return True
         if operator in _LENGTHS:

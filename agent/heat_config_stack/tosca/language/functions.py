@@ -14,7 +14,10 @@ from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.values import is_call
 
-SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
+SELF = "SELF"
+SOURCE = "SOURCE"
+TARGET = "TARGET"
+HOST = "HOST"
 
 Holder = tuple[object, ...]
 """The holder of a value: a template or a type, perhaps a capability, and a property or an attribute."""
@@ -92,6 +95,10 @@ class Scope:
     uses: dict[Holder, dict[Holder, Path]] = field(default_factory=dict)
     """The needs of each value, with the path of the value."""
 
+    def within(self, subject: Subject | None) -> Scope:
+        """Return the scope for the values of a template: there, it is SELF."""
+        return replace(self, subject=subject, holder=None)
+
     def of(self, *holder: object) -> Scope:
         """Return the scope for a value of a property or an attribute."""
         return replace(self, holder=holder)
@@ -155,7 +162,8 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
             f"there is no input {name}", path, scope.report.nearest(name, scope.inputs), code="input-unknown"
         )
     elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
-        _check_steps(PropertyDefinition(name, scope.inputs[name], None, scope.names, ()), arguments[1:], path, scope)
+        definition = PropertyDefinition(name, scope.inputs[name], None, scope.names, ())
+        _check_steps(definition, arguments[1:], path, scope)
 
 
 def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
@@ -192,7 +200,8 @@ def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
 
 
 def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
-    name, rest = names[0], names[1:]
+    name = names[0]
+    rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
     is_member = name in type_.capabilities or name in type_.requirements
     if rest and is_member:
@@ -220,12 +229,15 @@ def _use(
 ) -> bool:
     """Check the steps into a value, and note that it is used; return whether there is a value of that name."""
     name = names[0]
-    found = of.properties.get(name) or (of.attributes.get(name) if path[-1] == "get_attribute" else None)
-    if found is None:
+    definition = of.properties.get(name)
+    if definition is None and path[-1] == "get_attribute":
+        definition = of.attributes.get(name)
+    if definition is None:
         return False
     if scope.holder is not None:
-        scope.uses.setdefault(scope.holder, {})[tuple(_key(part) for part in (*holder, name))] = path
-    _check_steps(found, names[1:], path, scope)
+        used = tuple(_key(part) for part in (*holder, name))
+        scope.uses.setdefault(scope.holder, {})[used] = path
+    _check_steps(definition, names[1:], path, scope)
     return True
 
 
@@ -268,7 +280,9 @@ def _key(part: object) -> object:
 
 def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
     """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
-    member, name, rest = names[0], names[1], names[1:]
+    member = names[0]
+    name = names[1]
+    rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
     capability = type_.capabilities.get(member)
     if capability is not None and capability.type is not None and not capability.type.is_incomplete:
@@ -429,7 +443,8 @@ _CHECKS: dict[str, Callable[[Json, Path, Scope], None]] = {
 
 def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
     """Report values that need each other in a circle (chapter 4), each circle at its first value."""
-    for circle in circles({holder: list(used) for holder, used in scope.uses.items()}):
+    graph = {holder: list(used) for holder, used in scope.uses.items()}
+    for circle in circles(graph):
         names = shown_circle([str(holder[-1]) for holder in circle])
         first = circle[0]
         scope.report.wrong(f"values need each other in a circle: {names}", place(first), code="function-circle")

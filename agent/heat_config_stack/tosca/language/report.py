@@ -87,7 +87,8 @@ class Report:
         """Return a mistake at the longest part of the path that is in the text."""
         if self._text is None:
             return Mistake(problem, path, None, hint, _STAGES[code], code)
-        value, depth = self._text.value, 0
+        value = self._text.value
+        depth = 0
         for step in path:
             is_entry = step in value if isinstance(value, dict) else _is_index(step, value)
             if not is_entry:

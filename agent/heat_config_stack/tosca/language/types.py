@@ -53,7 +53,10 @@ class Type:
         self, section: str, name: str, content: Mapping[str, Json], names: Namespace, *, is_normative: bool
     ) -> None:
         """Take its definition; `is_normative` says that it has the full name of a normative type."""
-        self.section, self.name, self.content, self.names = section, name, content, names
+        self.section = section
+        self.name = name
+        self.content = content
+        self.names = names
         self.path: Path = (section, name)
         self.key: object = name if is_normative else self
         """Its identity: normative types of all versions and documents are the same by their name."""
@@ -171,6 +174,17 @@ class Type:
             found[name] = InterfaceDefinition(name, content, found.get(name), self.names, path)
         return found
 
+    @cached_property
+    def needing(self) -> Mapping[str, CapabilityDefinition]:
+        """The capabilities with properties that need a value."""
+        return {name: capability for name, capability in self.capabilities.items() if capability.needs_values}
+
+    @cached_property
+    def implements_nothing(self) -> bool:
+        """True if it implements no operation: true of most types of relationships."""
+        operations = (of for interface in self.interfaces.values() for of in interface.operations.values())
+        return not any(of.implemented is not None for of in operations)
+
     def interface(self, name: str) -> InterfaceDefinition | None:
         """Return the interface of a name: its own, its type's, or a short form of that (section 5.8)."""
         found = self.interfaces.get(name)
@@ -230,7 +244,9 @@ class Schema:
     ) -> None:
         """Take the type (None where it is unknown: then anything fits), the definition, and the one that it refines."""
         self.type = type_
-        self._content, self._parent, self._names = content, parent, names
+        self._content = content
+        self._parent = parent
+        self._names = names
         self._clauses: tuple[Clause, ...] | None = None
         self._parts: dict[str, Schema | None] = {}
 
@@ -243,7 +259,8 @@ class Schema:
     def clauses(self) -> tuple[Clause, ...]:
         """All constraints: of the type, of what is refined, and its own."""
         if self._clauses is None:
-            inherited = self._parent.clauses if self._parent else self.type.clauses if self.type else ()
+            refined = self._parent or self.type
+            inherited = refined.clauses if refined else ()
             own = self._content.get("constraints")
             is_complex = self.type is not None and not self.primitive
             self._clauses = (*inherited, *clauses(own, self.primitive, is_complex=is_complex)) if own else inherited
@@ -290,7 +307,11 @@ class Definition:
 
     def __init__(self, name: str, content: Mapping[str, Json], parent: Any, names: Namespace, path: Path) -> None:
         """Take the name, what the document says, and the definition of that name that it refines."""
-        self.name, self.content, self.parent, self.names, self.path = name, content, parent, names, path
+        self.name = name
+        self.content = content
+        self.parent = parent
+        self.names = names
+        self.path = path
 
 
 class PropertyDefinition(Definition):
@@ -381,6 +402,11 @@ class CapabilityDefinition(Definition):
         return refined
 
     @property
+    def needs_values(self) -> bool:
+        """True if one of its properties needs a value."""
+        return any(of.required and of.default is None for of in self.properties.values())
+
+    @property
     def valid_source_types(self) -> tuple[Type, ...]:
         """The node types that may use it; none where all may."""
         definition: CapabilityDefinition | None = self
@@ -410,7 +436,10 @@ class RequirementDefinition:
     def __init__(
         self, name: str, content: Mapping[str, Json], parent: RequirementDefinition | None, names: Namespace, path: Path
     ) -> None:
-        self.name, self.content, self.names, self.path = name, content, names, path
+        self.name = name
+        self.content = content
+        self.names = names
+        self.path = path
         self.parent = None if content.get("capability") is not None else parent
 
     def _sought(self, key: str, section: str) -> Type | None:

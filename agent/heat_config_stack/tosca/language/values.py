@@ -82,7 +82,8 @@ def _check_format(value: Json, type_: Type, path: Path, report: Report) -> None:
 
 def _check_entries(value: Json, schema: Schema, path: Path, report: Report) -> bool:
     """Report what is wrong with the entries of a list or a map; return whether the rest can be checked."""
-    entry, key = schema.entry, schema.key
+    entry = schema.entry
+    key = schema.key
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for name, item in items:
         if entry is not None:

@@ -52,7 +52,8 @@ class Profile(Namespace):
 
     def _named(self, section: str) -> dict[str, Type]:
         """Return the types of a section by every name that they have (section 5.2)."""
-        types, begin = self._types[section], SECTIONS[section]
+        types = self._types[section]
+        begin = SECTIONS[section]
         shorter = {name.removeprefix(begin): type_ for name, type_ in types.items()}
         last = {name.rpartition(".")[2]: type_ for name, type_ in types.items() if name not in READERS}
         aliases = {}

@@ -32,7 +32,8 @@ def check_filter(
         name, of = entry
         definition = type_.capabilities.get(name) if type_ else None
         capability = definition.type if definition else document.find("capability_types", name)
-        properties = definition.properties if definition else capability.properties if capability else {}
+        owner = definition or capability
+        properties = owner.properties if owner else {}
         where = (*path, "capabilities", index, name, "properties")
         _check_properties((of or {}).get("properties"), properties, where, document, scope)
 
@@ -104,7 +105,9 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
 
     `values` has the values of the node where they have been evaluated.
     """
-    type_, holder, budget = node.type, values or node, document.report.budget
+    type_ = node.type
+    holder = values or node
+    budget = document.report.budget
     if type_ is None:
         return False
     for name, clauses in _entries(content.get("properties")):

@@ -37,8 +37,10 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
 
 def _check_target(requirement: Requirement, service: Service, scope: Scope) -> None:
     """Report a node or a capability that is unknown, or does not fit the definition (section 3.7.2)."""
-    content, definition = requirement.content, requirement.definition
-    name, path = content.get("node"), (*requirement.path, "node")
+    content = requirement.content
+    definition = requirement.definition
+    name = content.get("node")
+    path = (*requirement.path, "node")
     target = requirement.target
     asked = target.type if target is not None else requirement.node_type
     if name is not None:
@@ -84,7 +86,8 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
 
 def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
     """Warn where a capability names the types that may use it, and the node is of none."""
-    node, capability = requirement.node, requirement.capability
+    node = requirement.node
+    capability = requirement.capability
     if capability is None or node.type is None or node.type.is_incomplete:
         return
     sources = capability.valid_source_types
@@ -92,7 +95,8 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
         names = ", ".join(source.name for source in sources)
         problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} is none"
         scope.report.warn(problem, requirement.path, code="unfit-source")
-    relationship, offered = requirement.relationship_type, capability.type
+    relationship = requirement.relationship_type
+    offered = capability.type
     targets = _valid_targets(relationship) if relationship is not None else []
     if relationship is not None and offered is not None and targets and not any(map(offered.may_be, targets)):
         names = ", ".join(type_.name for type_ in targets)
@@ -115,7 +119,8 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     relationship = requirement.content.get("relationship")
     if not relationship or relationship.get("type") is None:
         return
-    name, path = relationship["type"], (*requirement.path, "relationship", "type")
+    name = relationship["type"]
+    path = (*requirement.path, "relationship", "type")
     template = service.relationships.get(name)
     type_ = template.type if template is not None else requirement.named_type
     if template is None and type_ is None:
@@ -130,7 +135,8 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
 
 def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
     """Report occurrences that are not within those of the definition (1.3)."""
-    own, definition = requirement.content.get("occurrences"), requirement.definition
+    own = requirement.content.get("occurrences")
+    definition = requirement.definition
     if own is None or definition is None:
         return
     (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
@@ -214,7 +220,8 @@ def candidates(requirement: Requirement, service: Service) -> list[Node]:
 
 def fitting(requirement: Requirement, service: Service) -> list[Node]:
     """Return the nodes of the types that a requirement without a named node asks for, before its filter is applied."""
-    wanted, capability = requirement.node_type, requirement.capability_type
+    wanted = requirement.node_type
+    capability = requirement.capability_type
     nodes = []
     for node in service.nodes.values():
         type_ = node.type

@@ -33,7 +33,10 @@ class Layer:
     """A service template as it is applied."""
 
     def __init__(self, service: Service, topology: Topology, inputs: Values, outer: Part | None = None) -> None:
-        self.service, self.topology, self.inputs, self.outer = service, topology, inputs, outer
+        self.service = service
+        self.topology = topology
+        self.inputs = inputs
+        self.outer = outer
         self.prefix = f"{outer.name}." if outer else ""
         self.parts: dict[str, Part] = {
             name: Part(node, self, f"{self.prefix}{name}") for name, node in service.nodes.items()
@@ -51,7 +54,9 @@ class Part:
     kind = "node"
 
     def __init__(self, template: Node, layer: Layer, name: str) -> None:
-        self.template, self.layer, self.name = template, layer, name
+        self.template = template
+        self.layer = layer
+        self.name = name
         self.inner: Layer | None = None
         """The service that stands in its place."""
         self.incoming: list[Link] = []
@@ -80,7 +85,8 @@ class Part:
     @property
     def hosts(self) -> Iterator[Part]:
         """All nodes along HostedOn, the nearest first."""
-        seen, host = {self}, self.host
+        seen = {self}
+        host = self.host
         while host is not None and host not in seen:
             seen.add(host)
             yield host
@@ -322,7 +328,8 @@ class Topology:
             mapped = entry.get("mapping") if isinstance(entry, dict) else entry
             if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] not in target.inner.parts:
                 break
-            target, capability = target.inner.parts[mapped[0]], mapped[1]
+            target = target.inner.parts[mapped[0]]
+            capability = mapped[1]
         return target, capability
 
     def needed_around(self, part: Part) -> Iterator[Part]:
@@ -366,15 +373,17 @@ class _Known:
 def _facts(machine: Node) -> str:
     found = []
     for capability in ("host", "os"):
-        values = ((machine.content.get("capabilities") or {}).get(capability) or {}).get("properties") or {}
+        values = machine.assigned(capability, "properties")
         found += [f"{name} {value}" for name, value in values.items()]
     return ", ".join(found)
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    made, number = name, 2
+    made = name
+    number = 2
     while made in taken:
-        made, number = f"{name}_{number}", number + 1
+        made = f"{name}_{number}"
+        number = number + 1
     taken.add(made)
     return made
 
