@@ -38,7 +38,7 @@ def test_an_empty_list_is_nothing_to_do(machine: Machine, text: str) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["script", "signal", "refused", "entry", "tool"])
-def test_what_fails_does_not_stop_the_caller(machine: Machine, heat: SignalServer, trouble: str) -> None:
+def test_failed_deployment_does_not_stop_the_caller(machine: Machine, heat: SignalServer, trouble: str) -> None:
     """As with heat-agents the exit code is 0 although a deployment failed or its signal did: others come after us."""
     if trouble in ("signal", "refused"):
         heat.always = Answer(503 if trouble == "signal" else 403)
@@ -68,7 +68,7 @@ def test_a_list_that_is_not_there_is_no_source(machine: Machine) -> None:
     assert "missing" in ran.err
 
 
-def test_what_an_older_agent_did_is_not_done_again(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_of_heat_agents_is_not_run_again(machine: Machine, heat: SignalServer) -> None:
     """An `ID.json` that heat-agents left means done: not run, not signalled, until it is removed."""
     deployed = machine.folder / "deployed"
     deployed.mkdir()

@@ -106,7 +106,7 @@ def test_stacks_have_parts_of_their_own(machine: Machine) -> None:
     assert any(name.startswith("stacks/site/output/") for name in found)
 
 
-def test_a_damaged_state_is_no_obstacle(machine: Machine) -> None:
+def test_logs_are_collected_from_a_damaged_state(machine: Machine) -> None:
     """The bundle is needed most where something is wrong."""
     machine.apply([deployment("d1", f"{SH}true")])
     (machine.state / "journal").write_bytes(b"damaged\n")

@@ -159,7 +159,7 @@ def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(machine: Machine)
     assert setting(done, "heat", "password")[0] == "***"
 
 
-def test_what_was_learned_comes_first_as_long_as_the_machine_says_what_it_said_then(machine: Machine) -> None:
+def test_learned_settings_come_first_while_the_machines_own_are_unchanged(machine: Machine) -> None:
     """The order is the daemon's own."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": HEAT}})
     path = machine.folder / "agent.conf"

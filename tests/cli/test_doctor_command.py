@@ -172,7 +172,7 @@ def test_all_is_well(machine: Machine, openstack: cloud.Cloud) -> None:
     assert "\x1b" not in text.out
 
 
-def test_what_an_instance_was_given_leads_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_instance_data_leads_doctor_to_heat(machine: Machine, openstack: cloud.Cloud) -> None:
     """`doctor` follows the instance's own data to Heat as the agent would, and leaves the file readable."""
     given = machine.write({"os-collect-config": {"heat": {**heat(openstack), "region_name": "RegionOne"}}})
     given.chmod(0o644)

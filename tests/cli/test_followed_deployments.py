@@ -116,7 +116,7 @@ def test_forgotten_deployment_of_a_document_is_new(site: Machine) -> None:
     assert ran(site)[len(before) :] == ["CREATE motd"]
 
 
-def test_one_wrong_name_of_several_changes_nothing(site: Machine) -> None:
+def test_wrong_name_among_several_changes_nothing(site: Machine) -> None:
     """All names are looked up before anything is requested."""
     for command in ("retry", "forget"):
         assert agent(site, command, "site/motd", "site/nothing").code == 1

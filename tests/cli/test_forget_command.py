@@ -34,7 +34,7 @@ def test_forget_leaves_nothing_behind(machine: Machine) -> None:
     assert [path for path in left if path.name.startswith("d1")] == []
 
 
-def test_what_cannot_be_forgotten_is_not_said_to_be(machine: Machine) -> None:
+def test_failed_forget_is_not_reported_as_done(machine: Machine) -> None:
     """A deployment that cannot be forgotten is not reported as forgotten, and is forgotten once it can be."""
     machine.apply([deployment("d1")])
     mark = machine.state / "deployed" / "d1.json"

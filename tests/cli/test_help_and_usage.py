@@ -98,7 +98,7 @@ def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:
         ["heat-config-hook", "script"],
     ],
 )
-def test_a_reader_that_goes_away_is_no_error(machine: Machine, command: list[str]) -> None:
+def test_closed_pipe_gives_no_traceback(machine: Machine, command: list[str]) -> None:
     """Output into a pipe that nobody reads any more, as `| head` leaves it, gives no traceback."""
     path = machine.write([counted(machine, end="echo out; echo err >&2")])
     machine.apply(path)

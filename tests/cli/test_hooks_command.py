@@ -278,7 +278,7 @@ def test_programs_that_hang_are_said_and_ended(
     wait_until(lambda: not any(map(alive, children)), 5)
 
 
-def test_what_a_program_leaves_behind_keeps_nobody_waiting(
+def test_version_is_shown_while_a_child_holds_the_output_open(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
     """The version is shown although a child of the program holds its output open."""
@@ -298,7 +298,7 @@ def test_a_program_has_ten_seconds() -> None:
 # One hook.
 
 
-def test_one_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> None:
+def test_hook_is_shown_with_its_options(machine: Machine, bin_folder: Path) -> None:
     """A hook is shown with its config, program, variables, and each option with kind, default and meaning."""
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.23.0\n")
     about = heat_config_hooks.load("puppet").ABOUT
@@ -349,7 +349,7 @@ def test_of_other_peoples_hooks_it_is_known_where_they_are(machine: Machine, bin
     assert not (bin_folder / "ran").exists()
 
 
-def test_a_missing_program_is_no_failure(machine: Machine, bin_folder: Path) -> None:
+def test_missing_program_is_shown_with_how_to_install_it(machine: Machine, bin_folder: Path) -> None:
     """A hook whose program is missing is shown with the way to install it."""
     done = hooks(machine, "salt", PATH=str(bin_folder))
     assert done.code == 0
@@ -380,7 +380,7 @@ def test_nothing_is_written(machine: Machine, bin_folder: Path) -> None:
     assert stat.S_ISDIR(bin_folder.stat().st_mode)
 
 
-def test_a_reader_that_goes_away_is_no_error(machine: Machine, bin_folder: Path) -> None:
+def test_closed_pipe_gives_no_traceback(machine: Machine, bin_folder: Path) -> None:
     """A closed pipe, as with `| head`, is not an error."""
     reader, writer = os.pipe()
     os.close(reader)

@@ -150,7 +150,7 @@ def test_each_level_means_what_it_says(
 
 
 @pytest.mark.slow
-def test_what_it_leaves_in_its_home_is_removed(machine: Machine) -> None:
+def test_files_in_the_home_of_a_run_are_removed(machine: Machine) -> None:
     """Files that a run leaves in its home are removed at any depth."""
     script = f"{SH}cd; for n in $(seq 2000); do mkdir d; cd d; done\n"
     assert machine.apply([isolated("d1", script, {"home": True})]).code == 0

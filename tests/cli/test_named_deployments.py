@@ -23,7 +23,7 @@ def test_nothing_has_happened_yet(machine: Machine, command: list[str]) -> None:
 
 
 @pytest.mark.parametrize("command", [["forget"], ["retry"], ["retry", "--signal"]])
-def test_what_runs_is_left_alone(machine: Machine, command: list[str]) -> None:
+def test_running_deployment_can_be_neither_forgotten_nor_retried(machine: Machine, command: list[str]) -> None:
     """A deployment that is running can be neither forgotten nor run again before it ends."""
     process = machine.start_apply([waiting(machine)])
     wait_for_text(machine.state / "runs" / "d1" / "stdout", "begun")

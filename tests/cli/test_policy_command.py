@@ -74,7 +74,7 @@ def test_trusted_inputs_are_refused_unless_the_rule_lists_the_tool(governed: Gov
     assert "refused" not in governed.apply(given, "--plan").out
 
 
-def test_what_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
+def test_deployment_that_every_rule_allows_runs(governed: Governed, proof: Path) -> None:
     """Nothing about it differs from a machine without a policy."""
     governed.policy("tools = script", "sources = file", "actions = CREATE, UPDATE", "max_timeout = 60")
     done = governed.apply([deployment("d1", script(proof), options={"timeout": 60})])

@@ -140,7 +140,7 @@ def test_the_kept_result_is_whole(machine: Machine, heat: SignalServer) -> None:
 # What is never answered there.
 
 
-def test_a_document_that_is_no_json(machine: Machine) -> None:
+def test_invalid_json_is_reported_with_its_place(machine: Machine) -> None:
     """heat-agents ignored a broken list of deployments, exit 0; ours says where it is broken, and exits with 2."""
     done = machine.apply(machine.write('[{"id": "d1",\n  "group": }]'), seconds=10)
     drop_in = machine.apply(HEAT_SHELL_CONFIG=str(machine.folder / "document.json"))
@@ -294,7 +294,7 @@ def test_a_shorter_script_of_the_same_id(machine: Machine, heat: SignalServer) -
 
 
 @pytest.mark.parametrize("identity", ["../../escaped", "/escaped", "..", "a/b", ".hidden", "a\nb", "x" * 300])
-def test_an_id_that_is_no_file_name(machine: Machine, heat: SignalServer, identity: str) -> None:
+def test_id_with_path_characters_stays_in_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
     """heat-agents wrote a script to wherever its id led; ours keeps all files in their folders."""
     before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
 

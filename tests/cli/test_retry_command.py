@@ -30,7 +30,7 @@ def test_retry_runs_it_again(machine: Machine, heat: SignalServer) -> None:
     assert len(heat.signals) == 2
 
 
-def test_what_left_before_it_was_run_again_has_not_failed(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_that_left_before_its_retry_keeps_its_result(machine: Machine, heat: SignalServer) -> None:
     """A deployment that left before its second run keeps the result of the first one in the journal."""
     given = [counted(machine, "d1", signal=heat.url())]
     machine.apply(given)
@@ -76,7 +76,7 @@ def test_retry_has_nothing_to_send(machine: Machine) -> None:
     assert "cannot send the result of d1 again" in done.err
 
 
-def test_sending_an_old_failure_is_no_failure(machine: Machine, heat: SignalServer) -> None:
+def test_delivering_an_old_failure_exits_with_zero(machine: Machine, heat: SignalServer) -> None:
     """The exit code is about this run: what failed in an earlier one, and is delivered now, is well."""
     heat.always = Answer(503)
     given = [counted(machine, end="exit 3", signal=heat.url())]
@@ -88,7 +88,7 @@ def test_sending_an_old_failure_is_no_failure(machine: Machine, heat: SignalServ
     assert heat.values()[-1]["deploy_status_code"] == 3
 
 
-def test_what_an_interrupted_run_had_done_can_be_run_again_too(machine: Machine) -> None:
+def test_removed_record_of_an_interrupted_run_runs_it_again(machine: Machine) -> None:
     """Removing `ID.json` means the same whether or not the run that wrote it came to its end."""
     given = [counted(machine, "d1"), waiting(machine, "d2")]
     process = machine.start_apply(given)

@@ -250,7 +250,7 @@ def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Pa
 )
 @pytest.mark.usefixtures("vault")
 @pytest.mark.parametrize("stream", [1, 2])
-def test_what_is_left_of_a_run_prints_no_secret_later(machine: Machine, stream: int) -> None:
+def test_leftover_process_cannot_print_secrets_later(machine: Machine, stream: int) -> None:
     """The output of a run is final once its secrets are overwritten in it."""
     go, said = machine.folder / "go", machine.folder / "said"
     later = f'until [ -e {go} ]; do sleep 0.05; done; echo "later $password" >&{stream}; touch {said}'

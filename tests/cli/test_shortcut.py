@@ -130,7 +130,7 @@ def test_another_way_to_call_it_is_another_run(idle: Machine) -> None:
     assert applied(idle, "--plan")[0].out.endswith("nothing was run\n")
 
 
-def test_what_another_agent_works_on_is_not_looked_at(idle: Machine) -> None:
+def test_shortcut_is_not_taken_while_another_agent_works(idle: Machine) -> None:
     """The shortcut is not taken while another agent works, because the state may change."""
     _write(idle, "slow")
     given = json.loads((idle.folder / "document.json").read_text())
@@ -143,7 +143,7 @@ def test_what_another_agent_works_on_is_not_looked_at(idle: Machine) -> None:
     other.communicate(timeout=pace.seconds(30))
 
 
-def test_what_fails_is_not_kept(machine: Machine) -> None:
+def test_mistake_in_a_document_is_reported_each_time(machine: Machine) -> None:
     """A document with a mistake is said to have one, each time."""
     machine.write([deployment("a"), "nonsense"])
     for _ in range(3):

@@ -155,7 +155,7 @@ def test_a_script_of_a_signed_folder_sees_signed_files_only(governed: Governed, 
 
 
 @pytest.mark.slow
-def test_what_cannot_be_parsed_is_refused_for_its_signature(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_signature_is_checked_before_parsing(governed: Governed, alice: Signer, tmp_path: Path) -> None:
     """A template, an archive and a folder that are too much for any parser: the signature is looked at first."""
     template, archive, folder = tmp_path / "site.yaml", tmp_path / "svc.csar", tmp_path / "service"
     template.write_text(f"heat_template_version: 2021-04-16\n{BOMB}")

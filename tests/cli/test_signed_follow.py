@@ -178,7 +178,7 @@ def test_a_path_is_followed_with_the_list_next_to_it(followed: Followed, alice: 
 
 
 @pytest.mark.slow
-def test_what_was_in_force_before_the_rule_is_not_replayed(
+def test_older_signed_revision_is_refused_once_the_rule_is_there(
     governed: Governed, followed: Followed, tmp_path: Path
 ) -> None:
     """Once the rule is there, a signed revision before the one in force is refused, also if a ref is made again."""

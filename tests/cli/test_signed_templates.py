@@ -181,7 +181,7 @@ def test_a_followed_document_runs_by_the_signature_of_its_commit(
     assert proof.read_text() == "ran\n"
 
 
-def test_what_is_verified_is_what_is_used(governed: Governed, alice: Signer, tmp_path: Path) -> None:
+def test_document_replaced_after_verification_is_not_used(governed: Governed, alice: Signer, tmp_path: Path) -> None:
     """A document is read once: what stands in its place a moment later is neither verified nor run."""
     proof, path = tmp_path / "proof", tmp_path / "site.json"
     good = json.dumps([deployment("d1", f"#!/bin/sh\necho good >>{shlex.quote(str(proof))}\n")])

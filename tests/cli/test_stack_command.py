@@ -182,7 +182,7 @@ def test_a_missing_parameter_is_one_sentence(stacks: Stacks) -> None:
     assert stacks("list").out == f"no stacks in {stacks.machine.state}\n"
 
 
-def test_what_is_no_template_takes_no_options_of_templates(stacks: Stacks) -> None:
+def test_documents_refuse_the_options_of_templates(stacks: Stacks) -> None:
     """Documents refuse the options of templates; a template refuses other documents, and must come from a file."""
     document = stacks.machine.write([])
     done = stacks.machine.apply(document, "--parameter", "a=b")
@@ -251,7 +251,7 @@ def test_existing_values_are_kept(stacks: Stacks) -> None:
     assert "greeting = Hello, world!" in done.out
 
 
-def test_what_is_shown_has_the_keys_of_heat(stacks: Stacks) -> None:
+def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
     """The JSON has the keys of Heat's API with secrets masked, and the state is private."""
     stacks.apply(stacks.template(), "--name", "a")
 

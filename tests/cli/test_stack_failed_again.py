@@ -199,7 +199,7 @@ def test_removed_deployments_are_deleted_in_the_order_of_their_dependencies(mach
 
 
 @pytest.mark.parametrize("action", ["check", "snapshot"])
-def test_failure_is_no_success_after(machine: Machine, action: str) -> None:
+def test_check_and_snapshot_leave_a_failed_deployment_failed(machine: Machine, action: str) -> None:
     """A check and a snapshot leave a failed deployment failed, so that the next update runs it again."""
     content = template(svc=deployment())
     assert apply(machine, content, "--parameter", "ok=no").code == 1

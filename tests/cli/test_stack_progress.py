@@ -68,7 +68,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     assert len(set(long)) == len(long) == 2, "their ends distinguish them"
 
 
-def test_what_is_unchanged_says_so(machine: Machine) -> None:
+def test_unchanged_resource_is_shown_as_unchanged(machine: Machine) -> None:
     """An unchanged resource is shown as such, on a terminal and in lines, and none stays waiting."""
     path = template(machine, "true")
     assert machine.apply(path).code == 0
@@ -107,7 +107,7 @@ def test_a_failure_shows_its_last_words(machine: Machine) -> None:
     assert "no deployment 'nobody'" in machine.agent("log", "pair/nobody").err
 
 
-def test_what_was_not_begun_says_so(machine: Machine) -> None:
+def test_resource_behind_a_failed_one_is_shown_as_not_begun(machine: Machine) -> None:
     """After a failure, a resource that needs the failed one was never touched."""
     path = template(machine, "exit 1")
     document = json.loads(path.read_text())
@@ -129,7 +129,7 @@ def test_an_interrupt_leaves_no_debris(machine: Machine) -> None:
     assert not any("^C" in line for line in shown[:5])
 
 
-def test_what_still_runs_after_an_interruption_reads_so(machine: Machine) -> None:
+def test_running_resource_after_an_interruption_is_shown_as_running(machine: Machine) -> None:
     """With the time since it began, and what was complete is ok, without any new event."""
     path = template(machine, WAITS)
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), str(path))
@@ -156,7 +156,7 @@ def test_nothing_is_found_where_there_is_no_stack(machine: Machine, word: str) -
     assert (done.code in (1, 2), done.err.count("\n")) == (True, 1)
 
 
-def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
+def test_unchanged_resource_is_shown_before_the_update_ends(machine: Machine) -> None:
     """An unchanged resource is shown as such while the update works on another one."""
     assert machine.apply(template(machine, "true")).code == 0
     path = template(machine, "true", WAITS)
@@ -172,7 +172,7 @@ def test_what_is_unchanged_says_so_before_the_end(machine: Machine) -> None:
     assert lines.index("unchanged one") < ends
 
 
-def test_what_an_update_did_not_reach_is_not_unchanged(machine: Machine) -> None:
+def test_resource_that_an_update_did_not_reach_is_shown_as_not_begun(machine: Machine) -> None:
     """After a failure, a resource that was to be updated says that it was not begun."""
     path = template(machine, "true")
 
@@ -246,7 +246,7 @@ def test_a_run_that_ended_in_between_has_its_own_time(machine: Machine, *, live:
     assert 0.2 <= float(number) <= ended - before
 
 
-def test_what_waits_for_a_signal_after_an_interruption_reads_so(machine: Machine) -> None:
+def test_interrupted_wait_for_a_signal_is_shown_with_its_time(machine: Machine) -> None:
     """With the time since the interrupted command began to wait."""
     path = template(machine, "true")
     document = json.loads(path.read_text())

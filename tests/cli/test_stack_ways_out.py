@@ -161,7 +161,7 @@ def test_configs_that_never_run_are_warnings(machine: Machine) -> None:
         ),
     ],
 )
-def test_what_heat_no_longer_supports_is_a_warning(machine: Machine, resource: str, problem: str) -> None:
+def test_outdated_types_and_properties_give_a_warning(machine: Machine, resource: str, problem: str) -> None:
     """Types and properties with a doubtful support status, with its version and the replacement."""
     done = validate(machine, f"resources:\n  r: {resource}\n")
     assert (done.code, f"warning: resources.r.{problem}\n" in done.err) == (0, True), done

@@ -75,7 +75,7 @@ def test_deployments_of_another_agent_without_a_result_are_named(machine: Machin
     assert "d8" not in doctor
 
 
-def test_what_is_unfinished_is_named(machine: Machine, heat: SignalServer) -> None:
+def test_unfinished_run_and_undelivered_result_are_named(machine: Machine, heat: SignalServer) -> None:
     """A run that goes on, and a result that nobody has accepted yet; what is settled is not named."""
     heat.refuse()
     machine.apply([deployment("d0"), deployment("d2", signal=heat.url())], "--deliver-for", "0")

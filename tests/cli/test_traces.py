@@ -65,7 +65,7 @@ def test_another_form_is_not_passed_on(machine: Machine, value: str) -> None:
     assert done.json["warnings"] == ["d1: the input traceparent is not passed on: W3C Trace Context has another form"]
 
 
-def test_an_empty_input_is_no_trace(machine: Machine) -> None:
+def test_empty_input_leaves_no_trace(machine: Machine) -> None:
     """A template may have an empty default."""
     done = machine.apply([deployment("d1", SHOWS, inputs={"traceparent": ""})], "--json")
     assert (done.code, done.json["warnings"]) == (0, [])

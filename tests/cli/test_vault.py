@@ -91,7 +91,7 @@ def test_a_secret_comes_from_vault(machine: Machine, vault: Vault, heat: SignalS
 
 
 @pytest.mark.slow
-def test_what_vault_refuses_fails_the_deployment_with_a_sentence(machine: Machine, vault: Vault) -> None:
+def test_refusal_by_vault_fails_the_deployment_with_a_sentence(machine: Machine, vault: Vault) -> None:
     """Nothing that the server says is repeated, and it is asked for no path that a reference should not name."""
     place = configure(machine, vault, {"token": TOKEN})
     cases = [

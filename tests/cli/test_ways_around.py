@@ -386,7 +386,7 @@ def test_a_policy_that_the_agent_cannot_read_stops_new_work(governed: Governed, 
     assert f"nothing new begins: cannot use the policy {POLICY}: Permission denied" in done.stdout
 
 
-def test_what_is_checked_is_what_is_read(governed: Governed, proof: Path) -> None:
+def test_policy_swapped_during_the_check_is_not_read(governed: Governed, proof: Path) -> None:
     """A loose policy of another user takes the place of the strict one and back, all the time."""
     strict = governed.policy("tools = ansible")
     text = strict.read_text()

@@ -78,7 +78,7 @@ def each(machine: Machine, heat: SignalServer) -> dict[str, float]:
     return {name: (many[name] - few[name]) / (MANY - FEW) for name in many | few}
 
 
-def test_one_deployment_more_costs_little(each: dict[str, float]) -> None:
+def test_additional_deployment_costs_little(each: dict[str, float]) -> None:
     """At most one program beside its script, one flush, 300 calls, and no connection."""
     assert each["scripts"] == 1, "the batches differ in something else"
     assert each["execve"] - each["scripts"] <= 1
@@ -123,7 +123,7 @@ def test_nothing_comes_before_it_is_on_disk(machine: Machine, heat: SignalServer
     assert not too_early(trace, names)
 
 
-def test_what_comes_too_early_is_seen() -> None:
+def test_early_import_is_detected() -> None:
     """The check itself."""
     finished = '7 write(5, "0 {\\"key\\":\\"d0\\",\\"state\\":\\"finished\\"}\\n", 9) = 9\n'
     running = finished.replace("finished", "running")

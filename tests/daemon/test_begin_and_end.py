@@ -20,7 +20,7 @@ pytestmark = pytest.mark.new_process("daemons")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
+def test_run_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
     """A run continues when the daemon ends, and the next daemon delivers its result exactly once."""
     daemon.put([deployment("d1", meeting(machine, "d1"), signal=heat.url())])
     daemon.start()
@@ -47,7 +47,9 @@ def test_what_runs_outlives_the_daemon(daemon: Daemon, machine: Machine, heat: S
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_what_ends_while_no_daemon_is_there(daemon: Daemon, machine: Machine, heat: SignalServer, number: int) -> None:
+def test_run_that_ended_without_a_daemon_is_reported_by_the_next(
+    daemon: Daemon, machine: Machine, heat: SignalServer, number: int
+) -> None:
     """The next one finds out how it ended."""
     daemon.put(
         [deployment("d1", counting(machine, "d1", f"{until(machine.folder / 'go')}; exit 7"), signal=heat.url())]

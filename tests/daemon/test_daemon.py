@@ -78,7 +78,7 @@ def test_deployments_of_a_document_that_goes_are_neither_run_nor_signalled(
     assert not heat.signals
 
 
-def test_what_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machine) -> None:
+def test_deployment_that_leaves_while_it_runs_is_cleaned_up(daemon: Daemon, machine: Machine) -> None:
     """A deployment that leaves while it runs is cleaned up as soon as it has ended."""
     go = machine.folder / "go"
     compose = machine.folder / "docker-compose"

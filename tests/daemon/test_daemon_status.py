@@ -226,7 +226,7 @@ def test_help_describes_the_command_run(daemon: Daemon) -> None:
     assert all(word in done for word in ("--once", "HUP", "USR1", "TERM", "130"))
 
 
-def test_what_is_skipped_is_shown_with_the_reason(daemon: Daemon, machine: Machine) -> None:
+def test_skipped_entry_is_shown_with_the_reason(daemon: Daemon, machine: Machine) -> None:
     """An entry without a group, and one that heat-agents has begun: the log names each once, and so does the status."""
     deployed = machine.state / "deployed"
     deployed.mkdir(parents=True, mode=0o700)

@@ -172,7 +172,7 @@ def test_it_ends_at_once_while_a_server_hangs(daemon: Daemon, server: SignalServ
     ],
     ids=lambda answer: f"{answer.status} {answer.body.decode()[:24]}",
 )
-def test_answers_that_are_no_metadata(
+def test_invalid_answers_change_nothing(
     daemon: Daemon, machine: Machine, heat: SignalServer, server: SignalServer, answer: Answer
 ) -> None:
     """Invalid answers change nothing, and are reported once and by `status --check`."""

@@ -196,7 +196,7 @@ def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Da
     daemon.wait_state("d1", "unasked")
 
 
-def test_what_is_asked_for_is_done_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
+def test_requests_are_carried_out_at_once(daemon: Daemon, machine: Machine, heat: SignalServer) -> None:
     """`retry` and `forget`, and removing the file in `deployed/`, with intervals as long as may be."""
     daemon.put([deployment("d1", counting(machine), signal=heat.url())])
     daemon.configure(polling_interval=1000, min_polling_interval=1000)

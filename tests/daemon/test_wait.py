@@ -83,7 +83,7 @@ def test_nothing_is_done_until_the_agent_has_every_document(daemon: Daemon, mach
     assert machine.agent("wait", "--timeout", str(LONG)).code == 0
 
 
-def test_what_is_put_there_before_the_agent_starts_is_waited_for(daemon: Daemon, machine: Machine) -> None:
+def test_wait_that_starts_before_the_agent_sees_its_first_document(daemon: Daemon, machine: Machine) -> None:
     """A wait that starts early does not end before the first document is on record."""
     for number in range(3):
         identity = f"d{number}"
@@ -180,7 +180,7 @@ def test_a_stack_is_waited_for(machine: Machine, code: int, outcome: int) -> Non
     assert deleting.returncode == 0
 
 
-def test_what_cannot_be_meant_is_refused(daemon: Daemon, machine: Machine) -> None:
+def test_ambiguous_and_invalid_waits_are_refused(daemon: Daemon, machine: Machine) -> None:
     """An empty name, a beginning of two ids, a time that is none, and two things at once."""
     daemon.put([deployment("d1", name="web"), deployment("d2", name="db")])
     daemon.start()

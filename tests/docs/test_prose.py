@@ -50,7 +50,7 @@ def test_a_line_that_breaks_a_rule_is_found(line: str) -> None:
         "1. First.\n2. Second.",
     ],
 )
-def test_what_cannot_be_broken_may_stay(text: str) -> None:
+def test_unbreakable_lines_may_be_longer(text: str) -> None:
     """Tables, code, comments, headings and the targets of links."""
     assert list(prose.findings(text)) == []
 

@@ -166,7 +166,7 @@ REPLIES = {
     "a failure that says so",
 )
 @pytest.mark.parametrize("what", REPLIES)
-def test_a_reply_that_cannot_be_understood_is_no_success(machine: Machine, heat: SignalServer, what: str) -> None:
+def test_unintelligible_reply_is_a_failure(machine: Machine, heat: SignalServer, what: str) -> None:
     """A reply that cannot be understood is no success."""
     hook(machine, REPLIES[what])
     told = carried_out(machine, heat, deployment("d1", "", group="own", signal=heat.url("d1")))

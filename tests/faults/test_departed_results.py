@@ -53,7 +53,7 @@ def test_a_result_whose_deployment_comes_back(machine: Machine, heat: SignalServ
     assert ran(machine) == ["d1"]
 
 
-def test_what_never_began_before_it_left_is_run_when_it_comes_back(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_that_left_before_it_began_runs_when_it_returns(machine: Machine, heat: SignalServer) -> None:
     """A deployment that left the document before its turn, and is in it again, is new work and not done work."""
     first = deployment("first", "#!/bin/sh\nsleep 60\n", options={"timeout": 1})
     given = [first, counting(machine, "second", heat.url("second"))]

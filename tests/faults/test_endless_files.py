@@ -61,7 +61,7 @@ def test_documents_and_templates_may_come_out_of_pipes(machine: Machine) -> None
 
 
 @fault(3, "a document or standard input without end", "a sentence that names it and the limit, after 64 MiB")
-def test_what_has_no_end_is_refused(machine: Machine) -> None:
+def test_endless_file_is_refused(machine: Machine) -> None:
     """With little more memory than the limit."""
     done = machine.apply(Path("/dev/zero"))
     assert (done.code, done.err) == (2, "error: cannot read /dev/zero: it is longer than 64 MiB\n")
@@ -118,7 +118,7 @@ def test_a_file_that_is_too_long_is_refused(tmp_path: Path, what: str) -> None:
         READERS[what](path)
 
 
-def test_what_a_template_names_is_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_a_template_are_bounded_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files that are each short enough may be too much."""
     monkeypatch.setattr(named_files, "LARGEST", 2000)
     for name in "abc":
@@ -132,7 +132,7 @@ def test_what_a_template_names_is_bounded_together(tmp_path: Path, monkeypatch: 
 
 
 @fault(3, "a config drive with a pipe in the place of a file", "a sentence that names it")
-def test_a_pipe_on_a_config_drive_is_no_file(tmp_path: Path) -> None:
+def test_pipe_on_a_config_drive_is_not_read(tmp_path: Path) -> None:
     """A pipe without a writer on a config drive is not a file."""
     folder = tmp_path / "openstack" / "latest"
     folder.mkdir(parents=True)

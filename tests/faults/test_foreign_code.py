@@ -152,7 +152,7 @@ def test_a_handler_that_ends_the_process_is_a_failure_of_its_resource(plugin: Pl
 
 
 @pytest.mark.parametrize("raised", RAISED)
-def test_what_a_plugin_raises_beside_its_handlers_fails_its_resource(plugin: Plugin, raised: str) -> None:
+def test_exception_outside_handlers_of_a_plugin_fails_its_resource(plugin: Plugin, raised: str) -> None:
     """Here, where it is asked whether it has to be made anew."""
     plugin.write("def needs_replace_with_prop_diff(self, *arguments):\n    BODY", raised)
     assert plugin.apply("one").code == 0

@@ -309,7 +309,7 @@ def test_the_machine_went_down_after_the_end(machine: Machine, heat: SignalServe
 
 @pytest.mark.fault(2, "the power goes before the output of a run that had ended was flushed", "interrupted, no success")
 @pytest.mark.parametrize(("status", "outputs"), [("0", []), ("0 flu", []), ("0 flushed", ["number"])])
-def test_what_a_run_wrote_went_down_with_the_machine(
+def test_outputs_lost_with_the_machine_are_a_failure(
     machine: Machine, heat: SignalServer, status: str, outputs: list[str]
 ) -> None:
     """A run of which the exit code alone has come through is no success: its outputs might have said another thing."""
@@ -323,7 +323,7 @@ def test_what_a_run_wrote_went_down_with_the_machine(
     assert ran(machine) == []
 
 
-def test_what_ends_with_no_agent_there_is_flushed(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_ends_without_an_agent_is_flushed(machine: Machine, heat: SignalServer) -> None:
     """The supervisor says that it is, so that the next boot can rely on it; what an agent sees end needs no flush."""
     given = [deployment(each, script(machine, each), signal=heat.url(each)) for each in ("d1", "d2")]
     agent = begin(machine, given)

@@ -263,7 +263,7 @@ def injections(machine: Machine, canary: Path) -> list[tuple[str, dict[str, Any]
     "options and names in configs of our hooks that begin with «-», lead elsewhere, or name other programs",
     "they are refused, or taken as the value that they are: no other program is run, nothing is written elsewhere",
 )
-def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, canary: Path, tried: Tried) -> None:
+def test_options_of_hooks_do_not_reach_their_programs(machine: Machine, canary: Path, tried: Tried) -> None:
     """An option of a hook is neither an option of its program nor a path, unless the hook declares that."""
     (machine.folder / "victim").write_text("alive")
     (machine.folder / "hosts").write_text(f"localhost ansible_connection=local ansible_python_interpreter={canary}\n")
@@ -304,7 +304,7 @@ def test_options_of_hooks_are_no_options_of_their_programs(machine: Machine, can
     tried(len(given))
 
 
-def test_it_is_said_which_input_is_no_variable_and_why(machine: Machine) -> None:
+def test_input_that_cannot_be_a_variable_is_named_with_the_reason(machine: Machine) -> None:
     """A warning names the class of such an input, and the run continues without it."""
     script = '#!/bin/sh\nprintf "%s" "${CLASSPATH-none} $ok"\n'
     done = machine.apply([deployment("d1", script, inputs={"CLASSPATH": "/x.jar", "ok": "fine"})], "--json")
@@ -509,7 +509,7 @@ def test_signal_urls_reach_nothing_else(machine: Machine, heat: SignalServer, ca
     "they are replaced, not followed: nothing is written, removed or read elsewhere",
 )
 @pytest.mark.parametrize("what", ["link to a file", "link to a folder", "dangling link", "folder", "pipe"])
-def test_what_is_planted_in_the_folders_is_not_followed(machine: Machine, heat: SignalServer, what: str) -> None:
+def test_planted_links_are_not_followed(machine: Machine, heat: SignalServer, what: str) -> None:
     """The later one runs, or fails and says why; the agent is not led anywhere."""
     outside = machine.folder / "outside"
     outside.mkdir()

@@ -187,7 +187,7 @@ def test_the_power_goes_after_a_run_has_ended(tmp_path: Path, kept: float, tried
 @pytest.mark.fault(
     4, "the power goes, and brings back what a run was given that had ended", "it is removed at the next start"
 )
-def test_what_the_power_brings_back(tmp_path: Path) -> None:
+def test_inputs_that_a_power_cut_brings_back_are_removed(tmp_path: Path) -> None:
     """The journal says that all is settled; the removal of what the run was given was not on disk."""
     stage = Stage(tmp_path / "world", 1)
     try:

@@ -60,7 +60,7 @@ def test_results_arrive_at_servers_that_hang(servers: Servers, tried: Tried) -> 
     "an answer that cannot be one: noise, no HTTP, a web page with 200, headers that contradict each other, 1xx alone",
     "it does not count as a success: the result is kept, the reason is shown, and the result is sent again",
 )
-def test_an_answer_that_is_none_is_no_success(servers: Servers, tried: Tried) -> None:
+def test_invalid_answer_does_not_count_as_accepted(servers: Servers, tried: Tried) -> None:
     """Only an answer with a status of success counts as success."""
     pages = [each for each in proxy_faults.NO_DOCUMENT if "page" in each.name]
     servers.add((*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS))

@@ -315,7 +315,7 @@ def test_the_journal_cannot_be_written_anew(machine: Machine) -> None:
     5, "what is remembered of tidying is damaged or cannot be written", "work goes on, things stay longer"
 )
 @pytest.mark.parametrize("content", ["", "{", "[1]", '{"lived": 1e999}', "\0" * 100, None], ids=range(6))
-def test_what_is_remembered_is_damaged(machine: Machine, content: str | None) -> None:
+def test_damaged_memory_of_retention_neither_removes_nor_keeps(machine: Machine, content: str | None) -> None:
     """Nothing is removed for it, and nothing stays for ever."""
     given = [secret(machine, "d1")]
     machine.apply(given)
@@ -367,7 +367,7 @@ def test_pruning_does_not_follow_links_in_the_place_of_output(machine: Machine) 
 @pytest.mark.fault(
     1, "a deployment comes back, is run again or retried while things are removed", "what it needs stays"
 )
-def test_what_is_wanted_again_stays(machine: Machine, heat: SignalServer) -> None:
+def test_deployment_with_a_pending_request_is_kept(machine: Machine, heat: SignalServer) -> None:
     """A request of a person counts for more than its age."""
     given = [secret(machine, "d1", signal=heat.url())]
     machine.apply(given)

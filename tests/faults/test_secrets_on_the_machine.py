@@ -50,7 +50,7 @@ def test_a_word_is_found_in_whatever_form() -> None:
 
 
 @pytest.mark.shows_secrets("they are put where they must not be, to see that they are found there")
-def test_what_is_where_it_must_not_be_is_found(machine: Machine, heat: SignalServer) -> None:
+def test_checker_finds_misplaced_secrets(machine: Machine, heat: SignalServer) -> None:
     """The checker searches output, logs, health, shared results, names, temporary files and open files."""
     given = [deployment("d1", f"{SH}echo $planted\n", signal=heat.url())]
     assert machine.apply(given).code == 0
@@ -324,7 +324,7 @@ def remove(folder: Path) -> None:
     "a hook that heat-agents' programs call is killed with -9 in its run",
     "what it was given goes with the next one's, as soon as nothing works on it any more",
 )
-def test_what_a_killed_hook_leaves_is_removed(machine: Machine) -> None:
+def test_temporary_folder_of_a_killed_hook_is_removed(machine: Machine) -> None:
     """The temporary folder of a killed hook, which has inputs, is removed once its command has ended."""
     begun, go = machine.folder / "begun", machine.folder / "go"
     given = deployment("d1", f"{SH}touch {begun}\n{until(go)}\n")

@@ -109,7 +109,7 @@ def test_a_server_that_asks_to_wait_a_little(machine: Machine, heat: SignalServe
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_not_followed_and_is_no_success(
+def test_redirect_is_not_followed_and_fails(
     machine: Machine, heat: SignalServer, other: SignalServer, status: int
 ) -> None:
     """A redirect is not followed, and is no success."""
@@ -279,7 +279,7 @@ def test_an_answer_whose_headers_trickle(machine: Machine, heat: SignalServer) -
     assert machine.status()["d1"]["state"] == "finished"
 
 
-def test_one_answer_that_trickles_does_not_hold_up_the_next(machine: Machine, heat: SignalServer) -> None:
+def test_trickling_answer_does_not_hold_up_the_next(machine: Machine, heat: SignalServer) -> None:
     """After a request that was given up, the other results for that server are delivered."""
     heat.answers.append(Answer(creep=0.05))
     given = [counting(machine, each, heat.url(each)) for each in ("first", "second")]

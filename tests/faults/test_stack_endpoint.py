@@ -197,7 +197,7 @@ def attack(port: int, sent: bytes, *, reset: bool) -> bytes:
     "resets, garbage, endless and half requests, bodies cut short, no JSON, where wait conditions are signalled",
     "nothing of it counts as a signal or is printed; true signals come through",
 )
-def test_what_is_no_signal_does_nothing(stacks: Stacks, tried: Callable[[int], None]) -> None:
+def test_invalid_signal_has_no_effect(stacks: Stacks, tried: Callable[[int], None]) -> None:
     """Nothing is printed, nothing counts, no threads are begun; what is a signal does count, in the midst of it all."""
     process = stacks.start(stacks.template(stacks.waiting()))
     address, token = stacks.address()

@@ -151,7 +151,9 @@ def test_a_line_that_does_not_count_any_more(stacks: Stacks) -> None:
     "the stack goes on or says what is the matter; nothing is run twice, nothing hangs",
 )
 @pytest.mark.parametrize("how", DAMAGES)
-def test_what_is_beside_the_records(stacks: Stacks, how: str, tried: Callable[[int], None]) -> None:
+def test_damaged_file_of_a_stack_ends_a_command_in_a_sentence(
+    stacks: Stacks, how: str, tried: Callable[[int], None]
+) -> None:
     """A command on a stack of which another file is damaged ends, in a sentence if it cannot go on."""
     path = stacks.template(stacks.script("one"))
     stacks.apply(path)

@@ -257,7 +257,7 @@ def test_files_of_somebody_else(unprivileged: Unprivileged, name: str) -> None:
     "what a run was given cannot be removed when it ends",
     "said, and tried again by every run that comes after it, though the result is delivered",
 )
-def test_what_a_run_was_given_is_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
+def test_inputs_of_a_run_are_removed_later(unprivileged: Unprivileged, heat: SignalServer) -> None:
     """Inputs of a run, which may be secret, are removed later; folders that are tidy are not read again."""
     machine = unprivileged
     folder = machine.state / "runs" / "d1"

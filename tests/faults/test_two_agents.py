@@ -162,7 +162,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
     "a second agent leaves with exit code 4",
 )
 @pytest.mark.parametrize("how", ["link", "bind mount"])
-def test_one_directory_by_two_paths(machine: Machine, heat: SignalServer, how: str) -> None:
+def test_lock_belongs_to_the_directory_whatever_its_path(machine: Machine, heat: SignalServer, how: str) -> None:
     """The lock belongs to the directory, whatever path leads to it."""
     given = [deployment(config=waiting(machine), signal=heat.url())]
     first = machine.start_apply(given)

@@ -33,7 +33,7 @@ def batch(heat: SignalServer) -> list[dict[str, object]]:
     "an argument of a deployment's command that no program can be given: half of a character",
     "that deployment fails, and says why; those after it are run",
 )
-def test_what_cannot_be_an_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
+def test_invalid_argument_fails_its_own_deployment(machine: Machine, heat: SignalServer) -> None:
     """A command with such an argument fails its own deployment."""
     done = machine.apply(batch(heat), HEAT_PUPPET_CMD="/bin/true")
     assert "Traceback" not in done.err
@@ -70,7 +70,7 @@ def test_the_daemon_goes_on_after_it(daemon: Daemon, heat: SignalServer) -> None
     ],
     ids=["nul", "unforeseen", "too-long", "memory"],
 )
-def test_an_error_of_one_start_is_no_other_deployments(
+def test_failed_start_affects_no_other_deployment(
     machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, said: str
 ) -> None:
     """An error that starts one run fails affects no other deployment; most kinds have to be simulated."""
@@ -95,7 +95,7 @@ def test_an_error_of_one_start_is_no_other_deployments(
     "the limit on the size of the agent's files (ulimit -f) is too low",
     "the message names the limit, and not a full disk; nothing is lost, and everything is run with a higher limit",
 )
-def test_a_limit_on_the_size_of_files_is_no_full_disk(machine: Machine) -> None:
+def test_limit_on_file_size_is_not_called_a_full_disk(machine: Machine) -> None:
     """A limit on the size of files is reported as such, for the journal and for the files of a run."""
     document = machine.write([deployment("d1", "#!/bin/sh\necho fine\n")])
     before = ["prlimit", "--fsize=100", "--"]

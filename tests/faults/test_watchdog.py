@@ -164,7 +164,7 @@ def test_another_end_is_not_counted(
     assert not (machine.state / attempts.FOLDER / "counts").exists()
 
 
-def test_what_works_the_second_time_starts_anew(tmp_path: Path) -> None:
+def test_success_between_failures_resets_the_count(tmp_path: Path) -> None:
     """Two ends count that come one after the other."""
     folder = tmp_path / attempts.FOLDER
     folder.mkdir()

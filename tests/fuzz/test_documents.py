@@ -137,7 +137,7 @@ tagged = st.sampled_from(
 
 @unreadable
 @tries(100, st.builds(lambda *parts: "".join(parts), st.sampled_from(["", "- ", "a: ", "- id: "]), tagged, yamlish))
-def test_what_yaml_can_say_and_json_cannot_is_read_or_refused(text: str) -> None:
+def test_yaml_beyond_json_is_read_or_refused(text: str) -> None:
     """No tag makes an object of Python's, no alias a loop, and no number what JSON has not."""
     read(text, "x")
 
@@ -162,7 +162,7 @@ def test_a_damaged_document_is_read_or_refused(content: bytes) -> None:
     st.text(max_size=3) | yamlish,
     yamlish,
 )
-def test_what_is_said_of_a_document_repeats_no_secret(form: str, before: str, after: str) -> None:
+def test_message_about_a_document_repeats_no_secret(form: str, before: str, after: str) -> None:
     """A password that somebody forgot to quote is not in the message that says so."""
     text = f"- inputs:\n  - name: deploy_password\n    value: {before}{form.format(SECRET)}{after}\n"
     for name, shown in (("x", text), ("x.json", f'[{{"value": {text!r}}}]')):

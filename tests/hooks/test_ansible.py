@@ -136,7 +136,7 @@ def test_a_second_time_nothing_is_changed(driver: Driver) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_what_ansible_prints_and_a_recap(driver: Driver) -> None:
+def test_output_is_that_of_ansible_and_a_recap(driver: Driver) -> None:
     """Standard output is the output of ansible-playbook, byte for byte, and then the outcome of each task."""
     config = playbook(
         {"name": "a {{ thing }}", "command": "/bin/true"},
@@ -450,7 +450,7 @@ def test_mistakes_are_named(driver: Driver) -> None:
     assert not (driver.folder / "made").exists()
 
 
-def test_what_is_missing(driver: Driver) -> None:
+def test_missing_programs_fail_the_deployment(driver: Driver) -> None:
     """The deployment fails without ansible-playbook or ansible-runner, and with a program that cannot be started."""
     config = playbook({"file": {"path": str(driver.folder / "made"), "state": "touch"}})
     driver.environment["HEAT_ANSIBLE_CMD"] = "no-such-playbook"

@@ -157,7 +157,7 @@ def test_a_failure_that_the_log_alone_tells_is_one(
     assert fine == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
 
 
-def test_what_may_fail_and_what_is_there_already_is_no_failure(driver: Driver, var: Path, tmp_path: Path) -> None:
+def test_tolerated_failures_and_existing_users_are_reported(driver: Driver, var: Path, tmp_path: Path) -> None:
     """An existing user or group is reported nevertheless, because it may differ from the config."""
     commands = {
         "1": {"command": "exit 3", "ignoreErrors": "true"},
@@ -207,7 +207,7 @@ DISABLE = "Return code of 1 after executing: '['/bin/systemctl', 'disable', 'a.s
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_the_log_says_is_judged(
+def test_outcome_is_read_from_the_log(
     driver: Driver, tmp_path: Path, level: str, text: str, status: int, *, told: bool
 ) -> None:
     """A query with a negative answer is no failure. A stand-in writes the logs of cfn-init on other machines."""

@@ -160,7 +160,7 @@ def test_chef_converges_the_run_list_at_every_action(driver: Driver, chef: Path,
     assert sorted(each.name for each in working.iterdir()) == ["kitchen"]
 
 
-def test_one_deployment_does_not_show_in_the_next(driver: Driver, tmp_path: Path) -> None:
+def test_shorter_deployment_after_a_longer_one_has_complete_files(driver: Driver, tmp_path: Path) -> None:
     """A shorter deployment after a longer one gets complete files of its own."""
     kitchen(driver)
     long = {"attribute": "x" * 5000, "environment": "production"}
@@ -222,7 +222,7 @@ def test_an_empty_config_runs_nothing(driver: Driver, tmp_path: Path) -> None:
         ([], ["production"], "inputs.environment: expected the name of a chef environment"),
     ],
 )
-def test_what_chef_cannot_be_given_is_a_mistake(
+def test_invalid_value_for_chef_is_a_mistake(
     driver: Driver, tmp_path: Path, config: object, environment: object, says: str
 ) -> None:
     """The message has its path, and nothing is run."""
@@ -320,7 +320,7 @@ def test_a_clone_that_fails_leaves_the_kitchen_that_was_there(driver: Driver, tm
     assert driver.run(converge("d3", options=options))["deploy_status_code"] == 0
 
 
-def test_what_is_no_clone_is_not_replaced(driver: Driver, tmp_path: Path) -> None:
+def test_folder_without_a_clone_is_not_replaced(driver: Driver, tmp_path: Path) -> None:
     """A folder that is no clone may contain anything; an empty folder is replaced."""
     repository = tmp_path / "repository"
     commit(repository, "good")

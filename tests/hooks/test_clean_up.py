@@ -59,7 +59,7 @@ def test_containers_go_with_their_deployment(machine: Machine, podman: Podman, h
     assert machine.status()["d1-left"]["started"] == left["started"]
 
 
-def test_what_leaves_makes_room_for_what_comes(machine: Machine, podman: Podman) -> None:
+def test_containers_are_removed_before_their_successors_start(machine: Machine, podman: Podman) -> None:
     """An UPDATE has a new id: its containers get the names and ports of those that it replaces."""
     assert machine.apply([containers("d1", "web", name="site")]).code == 0
     assert machine.apply([containers("d2", "web", name="site", action="UPDATE")]).code == 0
@@ -78,7 +78,7 @@ def test_a_name_is_given_when_it_becomes_free(machine: Machine, podman: Podman) 
     assert {name: each["Id"] for name, each in podman.containers().items()} == {"web": identity}
 
 
-def test_what_cannot_be_read_has_lost_nothing(machine: Machine, podman: Podman) -> None:
+def test_unreadable_document_causes_no_cleanup(machine: Machine, podman: Podman) -> None:
     """A document that is invalid, has no list, is missing, or is another one, causes no cleanup."""
     path = machine.write([containers("d1", "web")], "site.json")
     assert machine.apply(path).code == 0
@@ -97,7 +97,7 @@ def test_what_cannot_be_read_has_lost_nothing(machine: Machine, podman: Podman) 
     assert podman.containers() == {}
 
 
-def test_what_is_back_is_run_again(machine: Machine, podman: Podman) -> None:
+def test_returned_deployment_runs_again(machine: Machine, podman: Podman) -> None:
     """A deployment that comes back runs again, and is cleaned up when it leaves again."""
     for _ in range(2):
         assert machine.apply([containers("d1", "web"), OTHER]).code == 0
@@ -184,7 +184,7 @@ def test_the_list_of_heat_agents(machine: Machine, podman: Podman) -> None:
     assert podman.containers() == {}
 
 
-def test_what_leaves_while_it_runs(machine: Machine, podman: Podman) -> None:
+def test_deployment_that_leaves_while_it_runs_is_cleaned_up_after_its_end(machine: Machine, podman: Podman) -> None:
     """The run continues to its end, and is cleaned up in the next pass."""
     config = {"web": {**WEB, "detach": False}}
     process = machine.start_apply([deployment("d1", config, group="docker-cmd", options={"timeout": 60})])
@@ -246,7 +246,7 @@ def test_a_project_goes_with_its_name(machine: Machine, podman: Podman) -> None:
     assert podman.running() == {"site_web_1"}
 
 
-def test_what_moved_to_another_document_goes_with_that_one(machine: Machine, podman: Podman) -> None:
+def test_moved_deployment_belongs_to_its_new_document(machine: Machine, podman: Podman) -> None:
     """The document that had the deployment first no longer counts."""
     old, new = (machine.write([containers("d1", "web")], name) for name in ("old.json", "new.json"))
     assert machine.apply(old).code == 0
@@ -259,7 +259,7 @@ def test_what_moved_to_another_document_goes_with_that_one(machine: Machine, pod
     assert podman.containers() == {}
 
 
-def test_what_was_made_is_looked_for_where_it_was_made(machine: Machine, tmp_path: Path) -> None:
+def test_cleanup_uses_the_folder_of_the_run(machine: Machine, tmp_path: Path) -> None:
     """The cleanup uses the folder of the run, even if the variable names another folder by then."""
     compose = tmp_path / "compose"
     compose.write_text(f'#!/bin/sh\necho "$PWD $*" >>{tmp_path}/log\n')

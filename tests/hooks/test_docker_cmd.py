@@ -138,7 +138,7 @@ def test_output_and_failure(driver: Driver, podman: Podman) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_an_unwanted_success_is_no_success(driver: Driver) -> None:
+def test_unexpected_exit_code_zero_is_a_failure(driver: Driver) -> None:
     """The deployment fails if the exit code is 0 but another is expected, or if a container cannot be started."""
     done = driver.run(containers("d1", {"web": once("exit 0", exit_codes=4)}))
     assert done["deploy_status_code"] == 1
@@ -149,7 +149,7 @@ def test_an_unwanted_success_is_no_success(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("driver", ["apply"], indirect=True)
-def test_what_a_container_is_given(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: Podman, tmp_path: Path) -> None:
     """Each container gets exactly its own variables of every type, files of variables, volumes and user."""
     variables = {
         "TEXT": "plain",
@@ -581,7 +581,7 @@ def test_no_engine_works(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_cannot_be_removed(driver: Driver, podman: Podman, tmp_path: Path) -> None:
+def test_container_that_cannot_be_removed_fails_the_deployment(driver: Driver, podman: Podman, tmp_path: Path) -> None:
     """A container that cannot be removed fails the deployment, and no new one is run."""
     docker, log = stand_in(tmp_path, fails="rm", program=str(podman.folder / "bin/podman"))
     driver.environment["HEAT_DOCKER_CMD"] = str(docker)

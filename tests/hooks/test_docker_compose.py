@@ -161,7 +161,7 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_cannot_be_started(real: Driver, podman: Podman) -> None:
+def test_service_that_cannot_be_started_is_a_failure(real: Driver, podman: Podman) -> None:
     """It is a failure even if podman-compose succeeds, and the project can be taken down.
 
     A project that heat-agents' hook brought up can be taken down too; files of others stay in its folder.
@@ -282,7 +282,7 @@ def test_failures_of_the_program(driver: Driver, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_name_that_is_no_folder(driver: Driver, tmp_path: Path) -> None:
+def test_project_with_an_odd_name_has_another_folder(driver: Driver, tmp_path: Path) -> None:
     """Its project has another folder below the working folder."""
     docker, log = stand_in(tmp_path)
     driver.environment["HEAT_DOCKER_COMPOSE_CMD"] = str(docker)
@@ -413,13 +413,13 @@ def test_files_that_cannot_be_written(given: object, path: str, says: str, tmp_p
     assert says in caught.value.problem
 
 
-def test_what_heat_agents_takes_for_files(tmp_path: Path) -> None:
+def test_list_of_files_may_be_a_python_literal(tmp_path: Path) -> None:
     """The list may be the text of a Python literal, which older programs make of it."""
     prepared({"services": {}}, tmp_path, "[{'file_name': './a.env', 'content': u'A=\"b\"\\n'}]")
 
 
 @pytest.mark.parametrize("config", ["- a\n", "text", 3, ["a"], "a: 1\n---\nb: 2\n", "a: [\x00]"])
-def test_what_is_no_compose_file(config: object, tmp_path: Path) -> None:
+def test_invalid_compose_file_is_refused(config: object, tmp_path: Path) -> None:
     """It is refused."""
     with pytest.raises(HookError) as caught:
         prepared(config, tmp_path)

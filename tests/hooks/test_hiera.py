@@ -246,7 +246,7 @@ def test_a_mistake_is_said_and_nothing_is_written(driver: Driver, etc: Path, wro
         assert driver.run(data("d2", **wrong, action="DELETE"))["deploy_status_code"] == 0
 
 
-def test_what_stands_in_the_way_is_said(driver: Driver, etc: Path) -> None:
+def test_unwritable_file_and_untried_files_are_named(driver: Driver, etc: Path) -> None:
     """The reply names the file that cannot be written, and the files after it, which were not tried."""
     folder = etc / "hieradata" / "b.json"
     folder.mkdir(parents=True)
@@ -302,7 +302,7 @@ def test_where_os_apply_config_cannot_say_it_has_failed(driver: Driver, etc: Pat
     assert not etc.exists()
 
 
-def test_what_cannot_be_written_is_said_after_asking_too(driver: Driver, etc: Path, tmp_path: Path) -> None:
+def test_mistake_is_reported_before_os_apply_config_is_called(driver: Driver, etc: Path, tmp_path: Path) -> None:
     """A mistake in the config is reported before os-apply-config is called."""
     os_apply_config(driver, tmp_path, "echo empty")
     (etc / "hiera.yaml").mkdir(parents=True)

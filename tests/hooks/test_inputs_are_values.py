@@ -87,7 +87,7 @@ def test_text_for_hiera_is_not_interpolated(tmp_path: Path) -> None:
         (".env", "LD_PRELOAD=/evil\n"),
     ],
 )
-def test_file_of_an_input_is_no_part_of_a_compose_project(name: str, content: str, tmp_path: Path) -> None:
+def test_file_named_by_an_input_is_kept_out_of_a_compose_project(name: str, content: str, tmp_path: Path) -> None:
     """The deployment fails before anything is written; with trusted inputs, it is as in heat-agents."""
     inputs = {"env_files": [{"file_name": name, "content": content}]}
     config: dict[str, Any] = {"services": {}}

@@ -167,7 +167,7 @@ def test_a_mistake_is_said_and_nothing_is_written(
         assert driver.run(data("d2", **fields, action="DELETE"))["deploy_status_code"] == 0
 
 
-def test_what_stands_in_the_way_is_said(driver: Driver, tmp_path: Path) -> None:
+def test_unwritable_file_and_untried_files_are_named(driver: Driver, tmp_path: Path) -> None:
     """The reply names the file that cannot be written, and the files after it, which were not tried."""
     one, folder, three = (tmp_path / each for each in ("1.json", "2.json", "3.json"))
     folder.mkdir()
@@ -218,7 +218,7 @@ def test_a_disk_that_takes_no_file_fails_the_deployment(driver: Driver, disk: Pa
     assert answer(done) == (0, "", f"{large} was removed\n")
 
 
-def test_what_it_has_written_is_kept_in_its_working_folder(driver: Driver, tmp_path: Path) -> None:
+def test_notes_are_kept_in_the_working_folder(driver: Driver, tmp_path: Path) -> None:
     """The variable may name another folder; the notes contain no data, which may be secret."""
     path = tmp_path / "a.json"
     driver.run(data("d1", {str(path): "hunter2-hunter2"}))

@@ -138,7 +138,7 @@ def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
 
 
 @ALONE
-def test_what_an_older_agent_wrote_goes_too(driver: Driver, kubelet: Kubelet) -> None:
+def test_manifests_of_heat_agents_are_removed(driver: Driver, kubelet: Kubelet) -> None:
     """Manifests of heat-agents have the same names, and no notes."""
     can_be_asked(driver, kubelet, "crictl")
     kubelet.manifests.mkdir(parents=True)

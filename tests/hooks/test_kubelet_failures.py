@@ -87,7 +87,7 @@ def test_a_pod_that_does_not_come_up_in_time_is_a_failure(driver: Driver, kubele
     assert values["deploy_stderr"] == f"the pod web2 does not run after 0.2 s: web ({state})\n"
 
 
-def test_one_that_runs_and_is_not_ready_is_waited_for(driver: Driver, kubelet: Kubelet) -> None:
+def test_pod_that_is_not_ready_is_waited_for(driver: Driver, kubelet: Kubelet) -> None:
     """It waits until the timeout."""
     can_be_asked(driver, kubelet, "api", "crictl")
     kubelet.fates = {"web": [RUNNING]}
@@ -156,7 +156,7 @@ def test_who_is_there_and_does_not_answer_is_given_some_time(driver: Driver, kub
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_is_no_pod_is_a_mistake(driver: Driver, kubelet: Kubelet, config: object, says: str) -> None:
+def test_invalid_pod_is_a_mistake(driver: Driver, kubelet: Kubelet, config: object, says: str) -> None:
     """The message has its path, and nothing is written."""
     can_be_asked(driver, kubelet, "api")
 

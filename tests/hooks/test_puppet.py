@@ -166,7 +166,7 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_fails_has_failed_with_puppets_code_and_words(
+def test_failure_has_the_code_and_words_of_puppet(
     driver: Driver, the_puppet: Puppet, manifest: str, code: int, says: str
 ) -> None:
     """1: nothing could be applied; 4 and 6: a part failed, without or with changes."""
@@ -241,7 +241,7 @@ notify { 'tagged': message => "${lookup('number') + 1} ${lookup('text')} ${facts
     assert list(data.parent.iterdir()) == []
 
 
-def test_one_that_hangs_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
+def test_hanging_puppet_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: Path) -> None:
     """The result has the output until then; the processes are ended, though Puppet gives them another session."""
     file = tmp_path / "followed"
     file.touch()
@@ -318,7 +318,7 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
 
 @pytest.mark.parametrize(("then", "code"), [("exit 0", 0), ("exit 2", 0), ("exit 1", 1), ("exit 4", 4), ("exit 6", 6)])
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_only_changes_are_no_failure(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
+def test_changes_without_errors_are_a_success(driver: Driver, recorded: Recorded, then: str, code: int) -> None:
     """The exit codes 0 and 2 are success."""
     recorded(then)
     assert driver.run(a_manifest("p1", "x"))["deploy_status_code"] == code

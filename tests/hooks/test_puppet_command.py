@@ -203,7 +203,7 @@ def test_other_folders_with_facts_stay(place: protocol.Workplace) -> None:
 
 
 @pytest.mark.parametrize("name", ["name", "TITLE", "0", "12", "facts", "server_facts", "module_name"])
-def test_names_of_puppets_own_variables_are_no_facts(place: protocol.Workplace, name: str) -> None:
+def test_inputs_named_like_variables_of_puppet_are_not_facts(place: protocol.Workplace, name: str) -> None:
     """Such a fact would end any run of Puppet; without facts, such an input is valid."""
     with pytest.raises(HookError, match="cannot be a fact") as caught:
         prepared(place, inputs={name: "x"})

@@ -157,7 +157,7 @@ def test_a_syntax_error_is_a_failure_with_its_line(driver: Driver) -> None:
         ("outputs['bda'] = 1", "'bda' is not an output of this deployment: its outputs are bad, good"),
     ],
 )
-def test_what_cannot_be_an_output_is_said_where_it_is_set(driver: Driver, statement: str, sentence: str) -> None:
+def test_invalid_output_raises_where_it_is_set(driver: Driver, statement: str, sentence: str) -> None:
     """The error is raised in the line that sets it if possible; earlier outputs count."""
     values = driver.run(script("d1", f"outputs['good'] = 1\n{statement}\n", outputs=["bad", "good"]))
 
@@ -180,7 +180,7 @@ def test_a_name_given_away_is_said(driver: Driver) -> None:
     assert values["deploy_stderr"] == f"a word\n{sentence}\n"
 
 
-def test_too_deep_an_output_is_no_success(driver: Driver) -> None:
+def test_deeply_nested_output_is_a_failure(driver: Driver) -> None:
     """An output that cannot be read again fails the deployment."""
     config = "deep = []\nfor _ in range(500):\n    deep = [deep]\noutputs['deep'] = deep\n"
 
@@ -316,7 +316,7 @@ pathlib.Path("{tmp_path}/seen").write_text(json.dumps(seen))
     assert not [each for each in left if each not in {"stdout", "stderr", "supervisor"} and "status." not in each]
 
 
-def test_what_it_prints_can_be_followed(machine: Machine, heat: SignalServer, tmp_path: Path) -> None:
+def test_output_is_visible_as_it_is_printed(machine: Machine, heat: SignalServer, tmp_path: Path) -> None:
     """Output is visible as soon as it is printed."""
     config = f"import os, time\nprint('so far')\nwhile not os.path.exists('{tmp_path}/go'):\n    time.sleep(0.05)\n"
     process = machine.start_apply([script("d1", config, signal=heat.url(), options={"timeout": 60})])
@@ -333,7 +333,7 @@ def test_what_it_prints_can_be_followed(machine: Machine, heat: SignalServer, tm
 
 
 @pytest.mark.parametrize("config", ["", " \n", None])
-def test_an_empty_config_is_no_failure(driver: Driver, config: object) -> None:
+def test_empty_config_succeeds(driver: Driver, config: object) -> None:
     """It is a success without anything to do."""
     assert driver.run(script("d1", config)) == {
         "deploy_stdout": "",

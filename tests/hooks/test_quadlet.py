@@ -78,7 +78,7 @@ def test_a_podman_without_the_generator_is_a_failure(driver: Driver) -> None:
     assert "from podman 4.4 on" in values["deploy_stderr"]
 
 
-def test_nothing_to_do_is_no_failure(driver: Driver) -> None:
+def test_empty_config_and_delete_without_files_succeed(driver: Driver) -> None:
     """An empty config, and a DELETE without files; the generator is not needed for that."""
     driver.environment["HEAT_QUADLET_CMD"] = "/nowhere/quadlet"
     for config, fields, sentence in (({}, {}, "the config is empty"), ("", {"action": "DELETE"}, "nothing to remove")):

@@ -184,7 +184,7 @@ def test_more_than_can_be_sent_is_cut(driver: Driver) -> None:
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_what_cannot_be_rendered_is_said(driver: Driver, config: str, sentence: str) -> None:
+def test_rendering_errors_are_reported(driver: Driver, config: str, sentence: str) -> None:
     """Salt returns a list of errors then, which is the reason of the failure."""
     values = driver.run(state_file("d1", config))
 
@@ -474,7 +474,7 @@ def test_without_salt_nothing_is_claimed(driver: Driver, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("config", ["", " \n", None, {}])
-def test_an_empty_config_is_no_failure(driver: Driver, config: object) -> None:
+def test_empty_config_succeeds(driver: Driver, config: object) -> None:
     """It is a success without anything to do."""
     values = driver.run(state_file("d1", config))
 

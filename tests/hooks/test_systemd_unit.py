@@ -153,7 +153,7 @@ def test_units_may_need_each_other(driver: Driver, folder: Path) -> None:
     assert "nothing to remove" in gone["deploy_stderr"]
 
 
-def test_an_empty_config_is_no_failure(driver: Driver, folder: Path) -> None:
+def test_empty_config_succeeds(driver: Driver, folder: Path) -> None:
     """It is a success, and the result says that nothing was run."""
     for config, options in ((None, {}), ("", {}), ({}, {}), (" \n", {"name": "a.service"})):
         values = driver.run(units(config, options=options))
@@ -431,7 +431,7 @@ def test_a_service_that_fails(inside: Inside, kind: str, script: str, restart: s
     assert inside.state("bad.service") == "active"
 
 
-def test_what_failed_long_ago_is_past(inside: Inside) -> None:
+def test_earlier_failures_of_a_service_do_not_count(inside: Inside) -> None:
     """Earlier restarts and failures of a service do not count."""
     config = {"web.service": web(Restart="always"), "bad.service": web()}
     inside.good(config)
@@ -449,7 +449,7 @@ def test_what_failed_long_ago_is_past(inside: Inside) -> None:
     assert inside.state("bad.service") == "active"
 
 
-def test_what_a_timer_starts_is_left_to_it(inside: Inside) -> None:
+def test_service_of_a_timer_is_not_started(inside: Inside) -> None:
     """Only the timer is started, because its service would run at once otherwise."""
     config = {
         "job.timer": "[Timer]\nOnCalendar=yearly\n[Install]\nWantedBy=timers.target\n",
@@ -576,7 +576,7 @@ def test_enable_and_start_are_choices(inside: Inside) -> None:
     assert inside.pid("web.service") != pid
 
 
-def test_what_was_cut_short_is_done_again(inside: Inside) -> None:
+def test_restarts_that_a_timeout_cut_short_are_repeated(inside: Inside) -> None:
     """A timeout ends the starting units; the next deployment restarts the units that were pending."""
     inside.good({"web.service": web()})
     pid = inside.pid("web.service")

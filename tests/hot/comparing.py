@@ -11,7 +11,7 @@ out here, and returns a result of the same shape. It may leave parts out; the ot
 | `resources` | the same names; of each the type, state, properties, metadata, policies and nested stack |
 | `outputs` | the same names and values, and whether there is an error instead; none are told of a validated template |
 | `steps` | of each the outcome, `kept`, `replaced`, `added`, `removed`, `deliveries` and the stack |
-| `sequence` | what Heat promises to come after something else does so; more order is no mistake |
+| `sequence` | what Heat promises to come after something else does so; more order is not a mistake |
 | `deliveries` | server, resource, action, and of the config the group, config, options, inputs and outputs |
 
 Of a stack that failed, how far each resource got that the failure does not concern differs from run to run.

@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_read_is_a_result_too(machine: Machine, *, several
     assert (done.code, done.out.startswith("::error file=none.yaml,title=file::")) == (2, True)
 
 
-def test_wrong_usage_is_no_result(machine: Machine) -> None:
+def test_wrong_usage_prints_no_result(machine: Machine) -> None:
     """Nothing is printed where nothing was looked at."""
     for words in ([], ["--parameter", "=x", "good.yaml"]):
         (machine.folder / "good.yaml").write_text(f"{VERSION}resources: {{}}\n")
@@ -102,7 +102,7 @@ def test_a_file_elsewhere_has_a_uri_of_its_own() -> None:
         assert result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"] == uri
 
 
-def test_a_warning_is_no_error() -> None:
+def test_warning_is_not_shown_as_an_error() -> None:
     """A warning is shown as a warning, and one without a position is shown for its file."""
     found = [{"file": "a.yaml", "mistakes": [], "warnings": [{"problem": "one\ntwo", "code": "x:y"}]}]
     assert github(found) == ["::warning file=a.yaml,title=x%3Ay::one%0Atwo"]

@@ -54,7 +54,7 @@ def test_the_one_that_fits_is_chosen(tool: str) -> None:
     assert chosen(f"requires: {{deployment: {tool}}}\n{LIST}") == f"{tool}/c.yaml"
 
 
-def test_what_is_required_may_stand_in_another_environment() -> None:
+def test_required_capabilities_may_be_in_another_environment() -> None:
     """Environments are merged first: key by key, and a later one wins, before the list or after it."""
     assert chosen("requires: {deployment: puppet}\n", LIST) == "puppet/c.yaml"
     assert chosen(LIST, "requires: {deployment: puppet}\n", "requires: {deployment: docker}\n") == "docker/c.yaml"
@@ -73,7 +73,7 @@ def test_a_later_environment_may_name_one_template() -> None:
     assert chosen(one, LIST, "requires: {deployment: puppet}\n") == "puppet/c.yaml"
 
 
-def test_what_is_not_required_does_not_matter() -> None:
+def test_additional_capabilities_do_not_matter() -> None:
     """A template may be capable of more."""
     files = {
         "a": template("{deployment: puppet, os: [debian, fedora], size: 3}"),
@@ -102,7 +102,7 @@ def test_what_is_not_required_does_not_matter() -> None:
         ("{}", "{os: debian}", True),
     ],
 )
-def test_what_fits(required: str, capable: str, fits: bool) -> None:
+def test_template_with_all_required_capabilities_fits(required: str, capable: str, fits: bool) -> None:
     """All that is required and mentioned, each value of a list of it; one of a list that a template has is enough."""
     environment = f"requires: {required}\nresource_registry: {{'My::Type': [a.yaml]}}\n"
     assert bool(refused(environment, files={"a.yaml": template(capable)})) != fits
@@ -126,7 +126,7 @@ def test_nothing_fits() -> None:
     ]
 
 
-def test_what_no_list_mentions() -> None:
+def test_unmentioned_requirement_gives_a_warning() -> None:
     """A requirement that no list mentions decides nothing, and is a warning because it may be misspelt."""
     problem = "no template of a list in the resource_registry has the required capability"
     mistakes, warnings = examined(PARENT, "requires: {deploymnet: puppet}\n" + LIST, files=FILES)
@@ -339,7 +339,7 @@ def test_mistakes_in_candidates() -> None:
         nested(made, "r", "My::Type")
 
 
-def test_what_heat_does_not_take_is_said() -> None:
+def test_capabilities_are_reported_as_unknown_to_heat() -> None:
     """Capabilities are reported with a warning that Heat does not know them."""
     _, warnings = examined(template("{a: b}"), "requires: {a: b}\n")
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
@@ -439,7 +439,7 @@ def test_a_stack_is_made_of_the_one_that_is_chosen(machine: Machine) -> None:
     assert "no template fits what is required (deployment=chef)" in err
 
 
-def test_capabilities_are_no_reason_to_fail_a_strict_validation(machine: Machine) -> None:
+def test_warnings_about_capabilities_pass_a_strict_validation(machine: Machine) -> None:
     """The warnings about them stay; any other one still counts."""
     put(
         machine.folder,
@@ -519,7 +519,7 @@ def test_capabilities_are_summed_up(machine: Machine) -> None:
     assert done == Done(0, "no template declares capabilities\n", "")
 
 
-def test_what_an_environment_lacks_is_said_where_it_is_named(machine: Machine, controllers: Path) -> None:
+def test_missing_file_of_an_environment_is_reported_where_it_is_named(machine: Machine, controllers: Path) -> None:
     """A file that an environment lacks is reported where it is named, and the rest is shown."""
     put(controllers, env="resource_registry: {'My::T': [lost.yaml, puppet/controller.yaml]}\n")
     done = run(machine, "capabilities", "-f", "env.yaml", "--json")

@@ -21,7 +21,7 @@ def output(value: str, version: str = "2018-08-31", look: Look = LOOK) -> object
     return resolve(made.outputs["o"].value, look)
 
 
-def test_what_needs_no_resource_is_plain() -> None:
+def test_functions_without_resources_are_resolved_at_once() -> None:
     """Functions are gone, and so are conditions."""
     made = define(
         """\
@@ -58,12 +58,12 @@ def test_what_needs_no_resource_is_plain() -> None:
         ("{get_param: ['OS::stack_name', {get_attr: [a, x, k, 0]}]}", "1"),
     ],
 )
-def test_what_is_known_at_run_time_is_resolved_then(value: str, comes_to: object) -> None:
+def test_functions_of_resources_are_resolved_at_run_time(value: str, comes_to: object) -> None:
     """With what the stack says of its resources."""
     assert output(value) == comes_to
 
 
-def test_a_root_template_is_no_resource_of_another_stack() -> None:
+def test_facade_in_a_root_template_is_an_error() -> None:
     """A root template has no facade, and using it is an error."""
     with pytest.raises(Unresolved, match="this stack is not nested in another"):
         output("{resource_facade: metadata}")

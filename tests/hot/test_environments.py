@@ -93,7 +93,7 @@ def test_a_strategy_is_remembered_and_two_of_them_are_refused() -> None:
 
 
 @pytest.mark.parametrize("value", ["1", "true", "{a: 1}"])
-def test_what_cannot_be_merged_is_said(value: str) -> None:
+def test_failed_merge_is_reported_at_the_second_value(value: str) -> None:
     """A failed merge is reported at the second value."""
     both = "parameter_merge_strategies: {default: merge}\n"
     template = TEMPLATE if value != "true" else TEMPLATE + "  b: {type: boolean, default: false}\n"
@@ -146,7 +146,7 @@ def test_registries_are_merged_line_by_line() -> None:
 # What does nothing here, and what is wrong.
 
 
-def test_what_does_nothing_here_is_said() -> None:
+def test_section_without_effect_gives_a_warning() -> None:
     """A part without effect here is accepted with a warning."""
     environment = (
         "resource_registry: {resources: {r: {hooks: [pre-create]}}}\nevent_sinks: [{type: zaqar-queue, target: x}]\n"
@@ -244,7 +244,7 @@ def test_base_url_says_where_templates_are(tmp_path: Path) -> None:
     assert next(made.environment.candidates("B", "b")).template == str(tmp_path / "lib/other/b.yaml")
 
 
-def test_what_is_missing_is_said_where_it_is_named(tmp_path: Path) -> None:
+def test_missing_files_are_reported_where_they_are_named(tmp_path: Path) -> None:
     """All of it; URLs are not fetched."""
     write(
         tmp_path,
@@ -265,7 +265,7 @@ def test_what_is_missing_is_said_where_it_is_named(tmp_path: Path) -> None:
         reader.read(f"{tmp_path}/nosuch", [], {})
 
 
-def test_what_is_no_text_is_handed_on_in_base64(tmp_path: Path) -> None:
+def test_binary_file_is_passed_on_in_base64(tmp_path: Path) -> None:
     """A binary file is passed on in base64, as by Heat's client."""
     write(tmp_path, t_yaml=VERSION + "outputs: {o: {value: {get_file: x.bin}}}\n")
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe")

@@ -126,7 +126,7 @@ def test_a_mistake_is_a_sentence_with_a_hint(template: str, said: str) -> None:
     assert any(said in str(each) for each in found), found
 
 
-def test_what_is_wrong_with_values_is_shown_where_they_are_given() -> None:
+def test_wrong_value_is_reported_where_it_is_given() -> None:
     """A wrong value is reported in its environment, or else at the parameter's declaration."""
     template = """\
     parameters:
@@ -194,7 +194,7 @@ def test_a_hidden_value_is_in_no_message() -> None:
         ),
     ],
 )
-def test_what_heat_takes_and_nobody_means_is_a_warning(template: str, said: str) -> None:
+def test_probable_mistake_that_heat_accepts_is_a_warning(template: str, said: str) -> None:
     """A probable mistake that Heat accepts is carried out with a warning."""
     found = warnings(template)
     assert len(found) == 1
@@ -203,7 +203,7 @@ def test_what_heat_takes_and_nobody_means_is_a_warning(template: str, said: str)
 
 
 @pytest.mark.parametrize("value", ["{get_input: a}", "{name: a}", "{get: {file: x}}", "{a: 1, get_parm: 2}"])
-def test_ordinary_maps_are_no_misspelt_functions(value: str) -> None:
+def test_ordinary_maps_are_not_taken_for_functions(value: str) -> None:
     """A map with one key is data more often than not."""
     assert warnings(f"outputs: {{o: {{value: {value}}}}}") == []
 
@@ -225,7 +225,7 @@ def test_the_format_of_cloudformation_is_refused_in_one_sentence(version: str) -
     assert mistake.problem == "this template is in CloudFormation's format, which is not supported"
 
 
-def test_a_function_of_a_parameter_without_a_value_is_no_mistake() -> None:
+def test_function_of_an_unknown_value_is_not_computed() -> None:
     """A function of an unknown value is not computed."""
     text = VERSION + (
         "parameters: {p: {type: string}}\n"

@@ -234,7 +234,7 @@ def test_parameters_are_given_as_openstack_takes_them(machine: Machine) -> None:
     assert values(machine, "--parameter", "secret=a=b; c") == {"secret": "******"}
 
 
-def test_what_it_loads_is_what_it_needs(machine: Machine, good: Path) -> None:
+def test_template_command_loads_only_its_own_modules(machine: Machine, good: Path) -> None:
     """Other commands load none of it, and it loads nothing of the engine or of what speaks to servers."""
     done = validate(machine, str(good), told="1")
     assert "heat_config_stack.hot.compiler" in done.err
@@ -279,7 +279,7 @@ def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None
     assert "Unknown Property valu" in done.err
 
 
-def test_what_an_environment_may_still_give_is_a_warning(machine: Machine, tmp_path: Path) -> None:
+def test_missing_value_of_a_nested_template_is_a_warning(machine: Machine, tmp_path: Path) -> None:
     """A parameter of a nested template with no value or a wrong default: `parameter_defaults` give it one."""
     child = "parameters: {a: {type: string}, b: {type: string, default: '', constraints: [{length: {min: 1}}]}}\n"
     (tmp_path / "child.yaml").write_text(f"{VERSION}{child}")

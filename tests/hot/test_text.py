@@ -121,7 +121,7 @@ def test_places_are_lines_and_columns_from_one() -> None:
     assert text.place(("a", "b", 9, "x")) == text.place(("a", "b"))
 
 
-def test_what_is_merged_stands_where_it_is_written() -> None:
+def test_mistake_in_a_merged_value_is_shown_where_it_is_written() -> None:
     """A mistake in it is shown there."""
     assert str(read("x: &x\n  a: 1\ny: {<<: *x}\n").place(("y", "a"))) == "t.yaml:2:3"
 
@@ -164,7 +164,7 @@ def test_a_key_that_is_there_twice_is_a_warning() -> None:
         ("a: \x01", "it is not YAML"),
     ],
 )
-def test_what_cannot_be_read_is_said_with_its_place(text: str, said: str) -> None:
+def test_unreadable_text_is_reported_with_its_position(text: str, said: str) -> None:
     """Unreadable text is one sentence with a position, before memory or stack run out."""
     assert said in refused(text)
 

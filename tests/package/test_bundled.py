@@ -49,7 +49,7 @@ def content(deb: Path) -> tarfile.TarFile:
     return tarfile.open(fileobj=BytesIO(text))
 
 
-def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
+def test_package_has_no_trace_of_its_build(content: tarfile.TarFile) -> None:
     """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")

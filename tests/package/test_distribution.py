@@ -12,7 +12,7 @@ from package.built import ROOT
 
 pytestmark = pytest.mark.takes(120)
 
-TESTS = "test_half_of_a_body_is_none or test_what_may_have_been_heard_is_not_sent_again"
+TESTS = "test_half_of_a_body_is_none or test_request_on_a_broken_connection_is_not_repeated"
 """Where urllib3 before 2.0 does otherwise: it takes half of a body for all of it."""
 
 WAYS = str(ROOT / "tests/unit/agent/web/test_ways.py")

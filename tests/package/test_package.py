@@ -96,7 +96,7 @@ def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
             assert each.mode == 0o755, name
 
 
-def test_what_built_it_is_not_in_it(content: tarfile.TarFile) -> None:
+def test_package_has_no_trace_of_its_build(content: tarfile.TarFile) -> None:
     """The package has no installer, no tests of other projects, and no trace of where it was built."""
     for each in content.getmembers():
         name = each.name.removeprefix("./")
@@ -360,7 +360,7 @@ def earlier(bundled: Path, folder: Path) -> Path:
     return folder / "earlier.deb"
 
 
-def test_what_is_missing_to_build_it_is_said(tmp_path: Path) -> None:
+def test_missing_build_tool_is_reported(tmp_path: Path) -> None:
     """A missing build tool is one clear sentence, and nothing begins."""
     for name in ("dirname", "mkdir", "sh"):
         (tmp_path / name).symlink_to(Path("/bin") / name)

@@ -120,7 +120,7 @@ def test_a_release_is_all_but_published(checkout: Path) -> None:
     assert again.stderr.endswith("is not empty: name a new folder, or remove what is in it\n")
 
 
-def test_what_does_not_agree_stops_it(checkout: Path) -> None:
+def test_inconsistent_release_is_refused(checkout: Path) -> None:
     """Before anything is built: changes, a tag that is elsewhere or missing, a changelog of another version."""
     built = checkout / "CHANGELOG.md"
     (checkout / "new").touch()
@@ -140,7 +140,7 @@ def test_what_does_not_agree_stops_it(checkout: Path) -> None:
     assert not (checkout / "dist").exists()
 
 
-def test_what_differs_from_build_to_build_stops_it(checkout: Path) -> None:
+def test_release_fails_on_an_unreproducible_file(checkout: Path) -> None:
     """A file whose second build has other bytes is named, and nothing is made of it."""
     done = release(checkout, checkout / "CHANGELOG.md", SPOILT="yes")
     assert done.returncode == 1

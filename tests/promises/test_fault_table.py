@@ -35,7 +35,7 @@ def test_the_table_has_only_faults_that_are_tried(request: pytest.FixtureRequest
     assert rows == _tried(request.config), "`make faults` writes the table anew"
 
 
-def test_what_did_not_hold_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_broken_promise_gives_no_fault_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run in which something did not hold is not made a table of; one in which all held is, and can be read back."""
     monkeypatch.setattr(fault_table, "LOG", tmp_path / "log")
     row = fault_table.Row(3, "a server that stalls", "it is given up")
@@ -51,7 +51,7 @@ def test_what_did_not_hold_makes_no_table(tmp_path: Path, monkeypatch: pytest.Mo
         fault_table.recorded()
 
 
-def test_what_was_skipped_makes_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_skipped_fault_gives_no_fault_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that could not try a fault is not made a table of; one test of several that try it is enough."""
     monkeypatch.setattr(fault_table, "LOG", tmp_path / "log")
     row = fault_table.Row(3, "a server that stalls", "it is given up")

@@ -194,7 +194,7 @@ def test_a_hook_that_hangs_is_ended(machine: Machine, heat: SignalServer) -> Non
 
 
 @pytest.mark.parametrize("end", ["exit 0", "exit 1", "sleep 60", "kill -9 0"])
-def test_what_a_hook_was_given_goes_with_the_run(machine: Machine, heat: SignalServer, end: str) -> None:
+def test_input_file_of_a_hook_is_removed(machine: Machine, heat: SignalServer, end: str) -> None:
     """The file with the deployment, which has secrets, is removed however the hook ends."""
     machine.hook("puppet", hook_replying({"deploy_status_code": 0}, end))
 
@@ -231,7 +231,7 @@ def test_hook_directories_have_an_order(machine: Machine, heat: SignalServer) ->
     ("group", "hook"),
     [("../evil", "evil"), ("/etc/../pup.pet", "etcpuppet"), ("docker cmd", "dockercmd"), ("docker-cmd", "docker-cmd")],
 )
-def test_a_group_is_no_path(machine: Machine, heat: SignalServer, group: str, hook: str) -> None:
+def test_group_cannot_leave_the_hook_directory(machine: Machine, heat: SignalServer, group: str, hook: str) -> None:
     """Odd characters of a tool's name are removed, as heat-agents does, so that it never leaves the hook directory."""
     machine.hook(hook, hook_replying({"deploy_status_code": 0, "deploy_stdout": "inside"}))
     outside = machine.folder / "evil"

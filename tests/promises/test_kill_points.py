@@ -140,7 +140,7 @@ def test_no_run_has_the_variables(machine: Machine) -> None:
         *("runner.word 0 /tmp/file", "runner.word \u00b2 /tmp/file", "journal.{record}.after 1 /tmp/file", " "),
     ],
 )
-def test_what_cannot_be_armed(value: str) -> None:
+def test_invalid_kill_point_is_refused(value: str) -> None:
     """An invalid kill point is one sentence that says what is expected."""
     with pytest.raises(ValueError, match="expected «POINT N FILE»") as raised:
         kill_points.Watch(value)

@@ -53,7 +53,7 @@ def test_a_component_is_taken_through_its_life(machine: Machine, heat: SignalSer
 
 
 @pytest.mark.parametrize("action", LIFE)
-def test_one_config_may_serve_several_actions(machine: Machine, heat: SignalServer, action: str) -> None:
+def test_config_may_serve_several_actions(machine: Machine, heat: SignalServer, action: str) -> None:
     """A config is run for each of the actions that it lists."""
     machine.apply([component("d1", config(SAY, *LIFE), action=action, signal=heat.url())])
 

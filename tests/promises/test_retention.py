@@ -92,7 +92,7 @@ def test_secrets_of_what_is_done_go(machine: Machine, heat: SignalServer) -> Non
     assert shown["result"]["deploy_status_code"] == 0
 
 
-def test_what_is_left_of_a_run_prints_no_secret_after_that(machine: Machine) -> None:
+def test_leftover_process_prints_no_secret_once_secrets_are_forgotten(machine: Machine) -> None:
     """Once the secrets of a deployment are not known any more, its output cannot grow: they could not be masked."""
     go, said = machine.folder / "go", machine.folder / "said"
     later = f"(until [ -e {go} ]; do sleep 0.05; done; echo later $api_token; touch {said}) &\n"
@@ -152,7 +152,7 @@ def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: Sign
     assert ran(machine) == ["d1"]
 
 
-def test_what_is_in_a_hook_of_somebody_else_goes_too(machine: Machine) -> None:
+def test_files_of_other_hooks_are_removed(machine: Machine) -> None:
     """Of a hook in a hook directory, what it has written under the deployment's id."""
     folder = machine.state / "heat-config-own"
     reply = '{"deploy_stdout": "x", "deploy_stderr": "", "deploy_status_code": 0}'
@@ -164,7 +164,7 @@ def test_what_is_in_a_hook_of_somebody_else_goes_too(machine: Machine) -> None:
     assert holds(machine) == {"heat-config-own/d2"}
 
 
-def test_what_heat_agents_have_left_stays(machine: Machine) -> None:
+def test_records_of_heat_agents_are_kept(machine: Machine) -> None:
     """heat-agents' records stay, as they prevent another run; after `keep_for`, their secrets are masked."""
     deployed = machine.state / "deployed"
     put(deployed / "other.json", json.dumps(secret(machine, "other")))
@@ -202,7 +202,7 @@ def test_secrets_are_removed_where_a_kill_left_them(machine: Machine) -> None:
 # Output and results.
 
 
-def test_what_has_left_the_metadata_goes_but_its_id(machine: Machine) -> None:
+def test_departed_deployment_leaves_only_its_id(machine: Machine) -> None:
     """After thirty days nothing is left but that it ran: it is not run again if it comes back."""
     given = [secret(machine), secret(machine, "d2")]
     machine.apply(given)
@@ -227,7 +227,7 @@ def test_what_has_left_the_metadata_goes_but_its_id(machine: Machine) -> None:
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_what_is_in_the_metadata_loses_its_output_alone(machine: Machine) -> None:
+def test_current_deployment_loses_only_its_output(machine: Machine) -> None:
     """A deployment in the metadata loses only its output, and its outcome stays known."""
     given = [secret(machine)]
     machine.apply(given)
@@ -318,7 +318,7 @@ def test_so_much_is_kept(machine: Machine) -> None:
     assert not (machine.state / "runs/d0").exists()
 
 
-def test_what_was_set_aside_goes_after_its_time(machine: Machine) -> None:
+def test_files_set_aside_are_removed_after_their_time(machine: Machine) -> None:
     """State of other instances, damaged copies, and folders of runs of which nobody knows."""
     machine.apply([deployment()])
     aside = [
@@ -363,7 +363,7 @@ def test_a_document_that_is_not_applied_any_more(machine: Machine) -> None:
 # Output while it is printed.
 
 
-def test_what_a_run_prints_is_bounded_while_it_runs(machine: Machine, heat: SignalServer) -> None:
+def test_output_is_bounded_while_a_run_prints(machine: Machine, heat: SignalServer) -> None:
     """Its beginning and its end are in the result, and in the log, which says how much was left out."""
     go = machine.folder / "go"
     text = f"#!/bin/sh\necho begins\nhead -c 30000000 /dev/zero | tr '\\0' x\n{until(go)}\necho\necho ends\n"
@@ -392,14 +392,14 @@ def test_what_a_run_prints_is_bounded_while_it_runs(machine: Machine, heat: Sign
     assert len(log) < 4 * MEBI
 
 
-def test_what_was_printed_at_once_is_bounded_too(machine: Machine) -> None:
+def test_output_printed_at_once_is_bounded(machine: Machine) -> None:
     """A run may have come to its end before anybody looked."""
     text = "#!/bin/sh\nhead -c 20000000 /dev/zero | tr '\\0' x\n"
     machine.apply([deployment("d1", text)], "--config", str(settings(machine, output_limit="4M")))
     assert (machine.state / "runs/d1/stdout").stat().st_blocks * 512 <= 4 * MEBI
 
 
-def test_what_is_printed_after_its_end_is_bounded_too(machine: Machine) -> None:
+def test_output_printed_after_the_end_is_bounded(machine: Machine) -> None:
     """A daemon that a script has left may go on to print for ever; at the next look it is shortened again."""
     machine.apply([deployment()])
     path = machine.state / "runs/d1/stdout"

@@ -98,7 +98,7 @@ def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, 
     wait_until(lambda: not machine.processes())
 
 
-def test_what_ignores_term_is_killed(machine: Machine, heat: SignalServer) -> None:
+def test_processes_that_ignore_term_are_killed(machine: Machine, heat: SignalServer) -> None:
     """After the grace, what did not heed TERM gets KILL: the script, its child, and a child in a session of its own."""
     stubborn = "trap '' TERM; while :; do sleep 0.1; done"
     script = f'{SH}sh -c "{stubborn}" &\nsetsid sh -c "{stubborn}" &\necho begun\n{stubborn}\n'
@@ -215,7 +215,7 @@ def test_big_outputs_share_the_room(machine: Machine, heat: SignalServer) -> Non
     assert 0 < left_out(value["zeros"]) < 1_000_000
 
 
-def test_what_is_left_out_is_counted_in_the_files_bytes(machine: Machine, heat: SignalServer) -> None:
+def test_omitted_output_is_counted_in_bytes(machine: Machine, heat: SignalServer) -> None:
     """Of binary output too the count is that of the bytes that the script printed and nobody gets to see."""
     text = result(machine, heat, f"{SH}head -c 3000000 /dev/zero | tr '\\0' '\\377'\n")["deploy_stdout"]
 
@@ -241,7 +241,7 @@ def test_an_output_just_within_bounds_is_whole(machine: Machine, heat: SignalSer
         ":",
     ],
 )
-def test_an_output_that_is_no_file_was_not_produced(machine: Machine, heat: SignalServer, make: str) -> None:
+def test_output_other_than_a_file_counts_as_missing(machine: Machine, heat: SignalServer, make: str) -> None:
     """A pipe, a folder, a device or nothing at all is no output, and blocks nothing."""
     script = f"{SH}{make} || exit 9\nprintf y >$heat_outputs_path.another\n"
 
@@ -312,7 +312,7 @@ def test_a_shorter_script_of_the_same_id_has_no_tail(machine: Machine, heat: Sig
     assert json.loads(notify.read_text()) == heat.values()[1]
 
 
-def test_what_has_stopped_itself_is_ended_in_time(machine: Machine, heat: SignalServer) -> None:
+def test_run_that_stopped_itself_is_ended_in_time(machine: Machine, heat: SignalServer) -> None:
     """A run that has stopped all its processes, the one that watches over it too, is killed when its time is over."""
     begun = time.monotonic()
     given = deployment("d1", f"{SH}kill -STOP 0\nsleep 60\n", options={"timeout": 0.3}, signal=heat.url())

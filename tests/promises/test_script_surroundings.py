@@ -67,7 +67,7 @@ def test_a_script_is_written_byte_for_byte(machine: Machine, heat: SignalServer)
 
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["#!/bin/sh"], 5, True])
-def test_a_script_that_is_no_text_fails(machine: Machine, heat: SignalServer, config: object) -> None:
+def test_structure_in_place_of_a_script_fails(machine: Machine, heat: SignalServer, config: object) -> None:
     """A structure is no script; the failure names the place."""
     value = result(machine, heat, config)
 
@@ -222,7 +222,7 @@ def test_only_true_asks_for_credentials(machine: Machine, heat: SignalServer, as
 
 
 @pytest.mark.parametrize("ask", [2, "yes", " ", [True]], ids=repr)
-def test_what_may_ask_for_credentials_is_a_mistake(machine: Machine, heat: SignalServer, ask: object) -> None:
+def test_ambiguous_wish_for_credentials_is_a_mistake(machine: Machine, heat: SignalServer, ask: object) -> None:
     """Nothing is run: it is neither given what perhaps it must not have, nor left without what it perhaps needs."""
     value = result(machine, heat, f"{SH}echo ran\n", options={"deploy_credentials": ask})
 
@@ -319,7 +319,7 @@ def test_the_folders_of_scripts_can_be_chosen(machine: Machine, heat: SignalServ
 
 
 @pytest.mark.parametrize("identity", ["../evil", "a/b", ".hidden", "a.b", "x" * 300, "ünï", "a b"])
-def test_an_id_is_no_path(machine: Machine, heat: SignalServer, identity: str) -> None:
+def test_unsafe_id_does_not_leave_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
     """An id that is no safe file name leads nowhere, and its deployment is carried out all the same."""
     given = deployment(identity, f"{SH}printf x >$heat_outputs_path.out\n", outputs=["out"], signal=heat.url())
     before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}

@@ -217,7 +217,7 @@ USUAL: Sample = {
 }
 
 
-def test_what_comes_and_goes_is_no_growth() -> None:
+def test_fluctuation_does_not_count_as_growth() -> None:
     """A daemon may take more now and then, and much at its start; and a few samples say nothing."""
     usual: list[Sample] = [{**USUAL, "files": 400 + number % 150, "threads": 3 + number % 4} for number in range(300)]
     assert not growth.unbounded(usual)
@@ -226,7 +226,7 @@ def test_what_comes_and_goes_is_no_growth() -> None:
 
 
 @pytest.mark.parametrize("what", USUAL)
-def test_what_grows_is_found(what: str) -> None:
+def test_growth_is_detected(what: str) -> None:
     """The checker finds everything that grows, and everything that is too large at any moment."""
     most = growth.LIMITS[what] * 0.9
     grown: list[Sample] = [{**USUAL, what: most * (number / 300) ** 3} for number in range(300)]

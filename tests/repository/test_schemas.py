@@ -54,7 +54,7 @@ def test_the_schema_knows_our_tools_and_their_common_options() -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_what_heat_sends_is_a_deployment(path: Path) -> None:
+def test_recorded_entries_of_heat_match_the_schema(path: Path) -> None:
     """Every entry that was recorded."""
     found = json.loads(path.read_bytes())["deployments"]
     assert found
@@ -82,7 +82,7 @@ def without_options(entry: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", sorted(each.stem for each in CASES.glob("*.yaml")))
-def test_what_is_run_is_a_deployment_and_what_is_refused_is_none(name: str, tmp_path: Path) -> None:
+def test_schema_agrees_with_the_agent(name: str, tmp_path: Path) -> None:
     """The schema agrees with the agent on each entry of each case."""
     for tool in INSTALLED:
         (tmp_path / tool).touch()
@@ -140,7 +140,7 @@ def test_a_mistake_is_said_with_its_path(fields: dict[str, Any], path: str) -> N
 
 
 @pytest.mark.parametrize("value", [None, [], "text", 7, {}])
-def test_what_has_no_id_is_no_deployment(value: object) -> None:
+def test_entry_without_an_id_does_not_match_the_schema(value: object) -> None:
     """An entry may be anything."""
     assert wrong("deployment", value) != []
 
@@ -175,7 +175,7 @@ def test_a_result_has_a_status_code_and_outputs(fields: dict[str, Any]) -> None:
         {"deploy_status_code": 0, "deploy_stderr": ["line"]},
     ],
 )
-def test_what_does_not_say_how_it_ended_is_no_result(fields: dict[str, Any]) -> None:
+def test_result_without_a_status_does_not_match_the_schema(fields: dict[str, Any]) -> None:
     """To Heat it would be a success."""
     assert wrong("result", fields) != []
 

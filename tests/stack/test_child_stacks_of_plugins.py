@@ -144,7 +144,7 @@ def test_mistakes_in_the_child_are_found_before_anything_is_done(
         ),
     ],
 )
-def test_what_is_no_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
+def test_invalid_child_template_is_a_mistake(tmp_path: Path, returns: str, problem: str) -> None:
     """The sentence says what the class returns."""
     plugin(
         tmp_path,

@@ -51,7 +51,7 @@ def create(working: Working, number: int) -> None:
     working.close()
 
 
-def test_one_deployment_more_costs_two_flushes(disk: Disk, tmp_path: Path) -> None:
+def test_additional_deployment_costs_two_flushes(disk: Disk, tmp_path: Path) -> None:
     """A deployment costs one flush of the stack and one of the journal, both before it begins."""
     counts = []
     for number in (FEW, MANY):

@@ -71,7 +71,7 @@ def test_several_tools(machine: Machine) -> None:
     assert applied(machine, "tools") == {"said": said, "read": {"word": said, "many": 3, "list": ["a", said]}}
 
 
-def test_what_a_server_boots_with_and_what_waits_for_it(machine: Machine) -> None:
+def test_user_data_runs_and_wait_condition_hears_it(machine: Machine) -> None:
     """A wait condition hears the script that signals it, over loopback."""
     tools.need("curl", "curl")
     heard = applied(machine, "boot")["heard"]

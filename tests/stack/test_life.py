@@ -69,7 +69,7 @@ def test_a_stack_that_could_not_be_made_is_gone_with_rollback(working: Working) 
     assert working.state() == ("CREATE", "COMPLETE")
 
 
-def test_what_is_wrong_is_shown_together(working: Working) -> None:
+def test_mistakes_are_shown_together(working: Working) -> None:
     """All mistakes are shown with their paths, and nothing begins."""
     with pytest.raises(Invalid) as caught:
         working.session.create(
@@ -181,7 +181,7 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
     assert answers == [403, 400, 200, 200]
 
 
-def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
+def test_resource_of_a_cloud_is_a_placeholder(working: Working) -> None:
     """A placeholder has the attributes that it is given, and a server is this machine."""
     working.session.create(
         made(
@@ -207,7 +207,7 @@ def test_what_takes_a_cloud_is_a_placeholder(working: Working) -> None:
 
 
 @pytest.mark.slow
-def test_a_long_chain_is_no_deeper_than_a_short_one(working: Working) -> None:
+def test_long_chain_of_values_is_carried_out(working: Working) -> None:
     """A thousand values, each made of the one before, are made, changed and removed."""
     chain = {f"v{at}": value({"attr": [f"v{at - 1}", "value"]} if at else "x") for at in range(1000)}
     working.session.create(made(chain, {"last": {"attr": ["v999", "value"]}}))

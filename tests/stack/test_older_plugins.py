@@ -144,7 +144,7 @@ def client_mapping():
 """
 
 
-def test_what_plugins_of_makers_do(tmp_path: Path) -> None:
+def test_plugins_may_use_settings_context_events_and_attributes(tmp_path: Path) -> None:
     """They have settings, read the context, ask other resources, record events, and have attributes of their own."""
     plugin(tmp_path, MAKER)
     plugin(

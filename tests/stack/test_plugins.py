@@ -146,7 +146,7 @@ def test_its_life(noted: Working, tmp_path: Path) -> None:
         ({"colour": "red"}, "Unknown Property colour"),
     ],
 )
-def test_what_is_wrong_is_found_before_anything_is_done(
+def test_mistakes_are_found_before_anything_is_created(
     noted: Working, tmp_path: Path, values: dict[str, object], problem: str
 ) -> None:
     """The schemas and the check of a plug-in find mistakes before anything is created."""
@@ -166,7 +166,7 @@ def test_an_immutable_property_is_not_changed(noted: Working, tmp_path: Path) ->
     noted.close()
 
 
-def test_one_that_was_interrupted_is_replaced(noted: Working, tmp_path: Path) -> None:
+def test_interrupted_resource_is_replaced(noted: Working, tmp_path: Path) -> None:
     """An interrupted resource is replaced, because its state is unknown, and what it has left is removed."""
     one = tmp_path / "one"
     noted.session.create(made({"n": note(one)}))
@@ -182,7 +182,7 @@ def test_one_that_was_interrupted_is_replaced(noted: Working, tmp_path: Path) ->
     noted.close()
 
 
-def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None:
+def test_missing_plugin_of_a_stack_is_reported(noted: Working, tmp_path: Path) -> None:
     """Without it nobody can do anything about the stack, and that is said; nothing is lost by it."""
     noted.session.create(made({"n": note(tmp_path / "one")}))
     noted.close()
@@ -193,7 +193,7 @@ def test_what_it_made_is_known_to_be_its(noted: Working, tmp_path: Path) -> None
     noted.close()
 
 
-def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
+def test_plugin_with_missing_modules_is_disabled(tmp_path: Path) -> None:
     """A sentence names it and what it needs; the others are used."""
     (tmp_path / "good.py").write_text(GUIDE)
     (tmp_path / "lacks.py").write_text("import surely_not_installed_anywhere\n")
@@ -211,7 +211,7 @@ def test_one_that_lacks_something_is_disabled(tmp_path: Path) -> None:
     ]
 
 
-def test_one_that_others_may_write_to_is_disabled(tmp_path: Path) -> None:
+def test_plugin_writable_by_others_is_disabled(tmp_path: Path) -> None:
     """Else they could have us run what they like."""
     (tmp_path / "note.py").write_text(GUIDE)
     (tmp_path / "note.py").chmod(0o666)

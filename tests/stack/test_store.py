@@ -93,7 +93,7 @@ def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "line", [b"", b"x", b"[" * 100, b'00000000 ["stack","a",', bytes(50), b'["stack","a",1]J00000000 ["event","",']
 )
-def test_what_a_damaged_line_was_about(line: bytes) -> None:
+def test_damaged_line_is_attributed_only_if_it_is_the_last(line: bytes) -> None:
     """It is known only of a line that is what is left of one, and no more than one."""
     found = lines.damaged(line)
     assert found == (("stack", "a") if line == b'00000000 ["stack","a",' else ("", ""))

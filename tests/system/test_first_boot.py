@@ -140,7 +140,7 @@ def let_end(machine: Booted, heat: SignalServer, identity: str) -> None:
     "an instance of cloud-init's: runs meet a restart, a kill and a hang of the agent, and the machine killed",
     "each run has one truthful result, also when what cloud-init left has been removed",
 )
-def test_what_befalls_an_instance(deb: Path, heat: SignalServer, tried: Callable[[int], None]) -> None:
+def test_runs_survive_the_life_of_an_instance(deb: Path, heat: SignalServer, tried: Callable[[int], None]) -> None:
     """Each run that it meets is done once, or reported as interrupted, and the server hears that once."""
     handed = Handed(heat)
     with image(deb) as machine:

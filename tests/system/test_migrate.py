@@ -206,7 +206,7 @@ def test_the_agent_takes_their_place(image: Booted, heat: SignalServer) -> None:
     assert ran(image) == ["d1", "d2", "d3", "d4"]
 
 
-def test_what_is_somebodys_own_is_not_given_up_unasked(image: Booted) -> None:
+def test_foreign_scripts_refuse_the_migration(image: Booted) -> None:
     """Scripts that would no longer run, or would go on running, are named, and nothing is changed."""
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/99-mine", "#!/bin/sh\n", 0o755)
     put(image.disk / "usr/libexec/os-refresh-config/configure.d/README", "no script\n")

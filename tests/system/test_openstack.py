@@ -66,7 +66,7 @@ def test_metadata_and_signal(cloud: Lab, transport: str) -> None:
     }[transport]
 
 
-def test_what_is_stopped(cloud: Lab) -> None:
+def test_result_is_delivered_after_an_outage_of_heat(cloud: Lab) -> None:
     """Heat can be out of reach while it waits for a signal, which is sent later; a DELETE waits for one, too."""
     name = cloud.name("stopped")
     cloud.stack_create(name)

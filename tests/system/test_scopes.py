@@ -81,7 +81,7 @@ def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     assert shown(machine, "LoadState", scope) == "not-found"
 
 
-def test_what_has_got_away_ends_with_its_run(machine: Booted) -> None:
+def test_escaped_processes_end_with_their_run(machine: Booted) -> None:
     """A time limit is one for all that a run has started."""
     text = DAEMON.format(1002) + "sleep 1003\n"
     done = apply(machine, deployment("d2", text, options={"timeout": 1}))

@@ -124,7 +124,7 @@ def test_systemd_runs_it(service: Booted) -> None:
     assert (shown(service, "ActiveState"), shown(service, "Result")) == ("inactive", "success")
 
 
-def test_what_is_there_is_applied_once_at_boot(service: Booted) -> None:
+def test_documents_are_applied_once_at_boot(service: Booted) -> None:
     """By the other unit, in the daemon's place; which documents, is the administrator's to say."""
     site = service.disk / "etc/site.yaml"
     site.write_text(json.dumps([deployment("d1", "#!/bin/sh\necho $$ >>/root/ran\n")]))

@@ -69,7 +69,7 @@ ABSENT = {
         for subject, where in SYSTEMS.items()
     ],
 )
-def test_one_package_works_on_every_release(found: Found, release: str, architecture: str) -> None:
+def test_package_works_on_every_release(found: Found, release: str, architecture: str) -> None:
     """On each, with its own Python and modules: by the daemon and by a command that is called once."""
     deb = package("deb")
     with contextlib.ExitStack() as stack:
@@ -99,7 +99,7 @@ def test_one_package_works_on_every_release(found: Found, release: str, architec
 @pytest.mark.parametrize(
     "reason", [pytest.param(why, id=name, marks=pytest.mark.tested_on("system", name)) for name, why in ABSENT.items()]
 )
-def test_what_cannot_be_had_is_said(reason: str) -> None:
+def test_unavailable_system_is_listed_with_the_reason(reason: str) -> None:
     """A system that cannot be had is in the table, with the reason."""
     pytest.skip(reason)
 

@@ -101,7 +101,7 @@ def test_a_member_that_leads_out_is_refused(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [LINK, DEVICE])
-def test_a_member_that_is_no_file_is_refused(mode: int, tmp_path: Path) -> None:
+def test_links_and_devices_in_archives_are_refused(mode: int, tmp_path: Path) -> None:
     """Links and devices are not taken."""
     assert codes(check(with_mode(tmp_path / "a.csar", "x", mode))) == ["archive-member"]
 

@@ -107,7 +107,7 @@ def test_an_export_says_what_nothing_is_made_for(machine: Machine) -> None:
     assert (done.code, named) == (0, ["net", "port", "disk"])
 
 
-def test_a_playbook_is_no_script(machine: Machine) -> None:
+def test_export_refuses_playbooks(machine: Machine) -> None:
     """An operation that a script cannot express is refused with one sentence."""
     (machine.folder / "service.yaml").write_text(PROVIDED)
     (machine.folder / "create.yaml").write_text("[]\n")

@@ -91,7 +91,7 @@ def test_the_metadata_of_a_folder_stay(machine: Machine, tmp_path: Path) -> None
         assert file.read(METADATA).decode() == GOOD[METADATA]
 
 
-def test_what_has_mistakes_is_not_packed(machine: Machine, service: Path, tmp_path: Path) -> None:
+def test_service_with_mistakes_is_not_packed(machine: Machine, service: Path, tmp_path: Path) -> None:
     """An archive that is there stays as it is."""
     (tmp_path / "a.csar").write_text("before")
     (service / "service.yaml").write_text(SERVICE.replace("App }", "Ap }"))
@@ -103,7 +103,7 @@ def test_what_has_mistakes_is_not_packed(machine: Machine, service: Path, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "absolute", "archive", "missing", "target"])
-def test_what_cannot_be_packed_is_refused(kind: str, machine: Machine, service: Path, tmp_path: Path) -> None:
+def test_unpackable_service_is_refused(kind: str, machine: Machine, service: Path, tmp_path: Path) -> None:
     """With one sentence; nothing is written."""
     name, target = service, tmp_path / "a.csar"
     if kind == "link":

@@ -185,7 +185,7 @@ REFUSED = {
 """The commands that are refused, with what they say."""
 
 
-def test_what_is_not_there_is_refused(shop: Shop) -> None:
+def test_unknown_workflow_is_refused(shop: Shop) -> None:
     """With one sentence; nothing is run."""
     assert shop.run("apply").code == 0
     for words, sentence in REFUSED.items():
@@ -227,7 +227,7 @@ def test_a_removal_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     assert shop.run("show", "shop").code == 2
 
 
-def test_what_changes_the_stack_finishes_a_killed_workflow_first(shop: Shop) -> None:
+def test_killed_workflow_is_finished_before_the_stack_changes(shop: Shop) -> None:
     """There is one thing at a time."""
     assert shop.run("apply").code == 0
     shop.kill_at("one.grow", "workflow", "run", "shop", "grow")

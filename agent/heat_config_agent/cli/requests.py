@@ -86,7 +86,8 @@ def _say_when_followed(settings: Settings, name: str) -> None:
 
 def _wish_of_stack(settings: Settings, group: Sequence[Named], request: Wish) -> None:
     """Have deployments of one stack run again with its next action."""
-    stack, is_followed = group[0].stack, group[0].stack in settings.followed
+    stack = group[0].stack
+    is_followed = followed.read(settings.state, stack) is not None
     when = ""
     for each in group:
         when = stack_package.run_again(settings, stack, each.deployment, as_new=request is Wish.FORGET)

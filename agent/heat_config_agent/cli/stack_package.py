@@ -6,6 +6,9 @@ when there is a stack to look at; the agent carries out documents without it.
 
 from __future__ import annotations
 
+from heat_config_agent.state import followed
+from heat_config_hooks.values import replace
+
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
@@ -14,6 +17,7 @@ if TYPE_CHECKING:
     from types import SimpleNamespace
 
     from heat_config_agent.settings.effective import Settings
+    from heat_config_agent.state.followed import Followed
     from heat_config_stack.records.listing import Kept
 
 COMMANDS = {
@@ -56,6 +60,16 @@ def failures(settings: Settings) -> dict[str, str]:
 
             reasons[name] = sessions.why_failed(settings, name)
     return reasons
+
+
+def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
+    """Return the records of sources that are or were followed, each compared with the machine as it is now."""
+    if not (settings.state / followed.FOLDER).is_dir():  # most machines follow nothing
+        return []
+    from heat_config_stack.follow import in_step  # noqa: PLC0415
+
+    records = [each for each in followed.records(settings.state) if not names or each.name in names]
+    return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
 
 
 def records_file(state: Path, name: str) -> Path:

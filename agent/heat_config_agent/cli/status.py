@@ -15,6 +15,7 @@ from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.runs import run_folder, supervisor
+from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
 from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
@@ -81,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
     skipped = _skipped(state, journal_keys)
     given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
     elsewhere = report_of(begun_elsewhere(settings.deployed, journal_keys, given))
-    records = followed.records(state)
+    records = stack_package.followed_records(settings)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
     failed_stacks = stack_package.failures(settings)
@@ -126,7 +127,8 @@ def run(options: argparse.Namespace) -> int:
     for each in replaced:
         terminal.say(terminal.styled(terminal.line(f"{each.sentence} → {each.todo}"), "warn"))
     for record in records:
-        terminal.say(terminal.line(f"stack {record.name}: {record.progress} of {record.source or 'its source'}"))
+        left = "" if record.name in settings.followed else _no_section(settings, record.name)
+        terminal.say(terminal.line(f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"))
     if stacks:
         states = settings.command("stack", "list")
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
@@ -173,6 +175,10 @@ def _followed_rows(state: Path) -> list[_Row]:
         entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
         rows += [_Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name) for each in entries]
     return rows
+
+
+def _no_section(settings: Settings, name: str) -> str:
+    return f" (these settings have no section [follow {name}]; `{settings.command('follow')}` forgets it)"
 
 
 def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, object]]) -> None:

@@ -63,9 +63,10 @@ def check_followed(settings: Settings) -> Iterator[Finding]:
             yield warning("follow", f"{name}: the source was not asked yet", settings.command("follow", name))
         elif record.problem:
             todo = "correct the source or its section"
-            if record.failed and not record.trouble:
-                shown = settings.command("stack", "show", name)
-                todo = f"`{shown}` has the reason; a new commit, even an empty one, is tried again"
+            if record.state in ("failed", "out of step") and not record.trouble:
+                shown = "`{}` has the reason; a new revision, or ".format(settings.command("status", "--failed"))
+                again = f"`{settings.command('follow', name, '--again')}` carries it out again"
+                todo = f"{shown if record.failed else ''}{again}"
             yield failed("follow", record.problem.removeprefix("follow "), todo)
         else:
             yield ok("follow", f"{name}: {record.progress}")

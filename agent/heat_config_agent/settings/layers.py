@@ -89,7 +89,7 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     own = own or any(section == "agent" or declared(section) != section for section, *_ in lines_read)
     sections: dict[str, dict[str, object]] = {}
     lines: dict[tuple[str, str], int] = {}
-    mistakes: list[Mistake] = []
+    mistakes = _repeated(text)
     ignored: list[str] = []
     several: dict[tuple[str, str], list[str]] = {}
     for section, name, value, line in lines_read:
@@ -120,6 +120,21 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
                 mistakes.append(Mistake(path=f"line {lines['agent', 'collectors']}", problem=problem))
     mistakes.sort(key=lambda mistake: int(mistake.path.removeprefix("line ")))
     return Layer(str(path), sections, lines, tuple(mistakes), tuple(ignored), own, tuple(wrong))
+
+
+def _repeated(text: str) -> list[Mistake]:
+    """Return a mistake for each section `[follow NAME]` that a file has twice: one source would hide the other."""
+    lines: dict[str, int] = {}
+    mistakes = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line[:1] != "[" or not line.rstrip().endswith("]"):
+            continue
+        section = " ".join(line.strip()[1:-1].split())
+        if section.startswith("follow ") and section in lines:
+            problem = f"[{section}] is there twice: first in line {lines[section]}; give one of them another name"
+            mistakes.append(Mistake(path=f"line {number}", problem=problem))
+        lines.setdefault(section, number)
+    return mistakes
 
 
 def metadata(content: object, origin: str) -> Layer:

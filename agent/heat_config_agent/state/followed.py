@@ -57,25 +57,50 @@ class Followed:
     """True if the source has a document with deployments, and False if it has a template."""
     delete: bool = False
     """True if the stack is deleted when its section is removed."""
+    drift: str = ""
+    """The difference of the machine from the revision in force, as it was at the last poll; empty for none."""
+
+    @property
+    def state(self) -> str:
+        """The state of the machine with regard to the newest revision, in one of a few words.
+
+        A revision that is refused has changed nothing, one that has failed may have changed parts, and one that is in
+        force was carried out to its end; the machine is out of step if it has been changed by others since.
+        """
+        if self.begun:
+            return "in progress"
+        if self.refused:
+            return "failed" if self.failed else "refused"
+        if not self.revision:
+            return "new"
+        return "out of step" if self.drift else "in force"
 
     @property
     def problem(self) -> str:
         """A sentence about what is wrong; empty if nothing is."""
         if self.trouble:
             return f"follow {self.name}: {self.trouble}"
-        if self.begun or not self.refused:  # the newest revision is in progress
-            return ""
+        drift = f"out of step with revision {short(self.revision)}: {self.drift}" if self.drift else ""
+        if self.begun or not self.refused:  # the newest revision is in progress, or was carried out
+            return f"follow {self.name}: {drift}" if drift and not self.begun else ""
         if self.failed:
             last = f"the last that succeeded is {short(self.revision)}" if self.revision else "none has succeeded yet"
             return f"follow {self.name}: revision {short(self.refused)} has failed: {self.reason}; {last}"
         at = f"it stays at {short(self.revision)}" if self.revision else "no revision was carried out yet"
-        return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}"
+        stays = f"; {drift}" if drift else ""
+        return f"follow {self.name}: revision {short(self.refused)} is refused: {self.reason}; {at}{stays}"
 
     @property
     def progress(self) -> str:
-        """The revision that is being carried out, or that the stack is at, in words."""
+        """The revision that is being carried out, or that was carried out last, in words."""
         at = f"at revision {short(self.revision)}" if self.revision else "no revision yet"
-        return f"carries out revision {short(self.begun)} now, {at}" if self.begun else at
+        if self.begun:
+            return f"carries out revision {short(self.begun)} now, {at}"
+        if self.state == "in force":
+            return f"revision {short(self.revision)} is in force"
+        if self.refused:
+            return f"revision {short(self.refused)} {'has failed' if self.failed else 'is refused'}, {at}"
+        return f"out of step with revision {short(self.revision)}" if self.revision else at
 
 
 def short(revision: str) -> str:
@@ -157,9 +182,12 @@ def values(record: Followed) -> dict[str, object]:
         "source": record.source,
         "revision": record.revision or None,
         "since": record.since or None,
-        "refused": record.refused or None,
+        "state": record.state,
+        "document": record.document,
+        "refused": None if record.failed else record.refused or None,
+        "failed": record.refused or None if record.failed else None,
         "reason": record.reason or None,
-        "failed": record.failed,
+        "out_of_step": record.drift or None,
         "running": record.begun.partition(" ")[0] or None,
         "trouble": record.trouble or None,
         "answered": record.answered or None,

@@ -297,12 +297,16 @@ def _number(value: object) -> int:
 def _metrics_of_followed(records: tuple[Followed, ...]) -> list[str]:
     labels = [(f'stack="{record.name}"', record) for record in records]
     answered = [(label, record.answered) for label, record in labels if record.answered]
-    refused = [(label, int(bool(record.refused))) for label, record in labels]
-    current = [(label, int(not record.problem and not record.begun)) for label, record in labels]
+    refused = [(label, int(record.state == "refused")) for label, record in labels]
+    failed = [(label, int(record.state == "failed")) for label, record in labels]
+    drifted = [(label, int(bool(record.drift))) for label, record in labels]
+    current = [(label, int(record.state == "in force" and not record.trouble)) for label, record in labels]
     text = "1 where the newest revision of a followed source is in force"
     return [
         *_metric("follow_current", "gauge", text, current),
-        *_metric("follow_refused", "gauge", "1 where the newest revision is refused or has failed", refused),
+        *_metric("follow_refused", "gauge", "1 where the newest revision is refused", refused),
+        *_metric("follow_failed", "gauge", "1 where the newest revision has failed", failed),
+        *_metric("follow_out_of_step", "gauge", "1 where the machine is out of step with its revision", drifted),
         *_metric("follow_answered_time_seconds", "gauge", "When a followed source last answered", answered),
     ]
 

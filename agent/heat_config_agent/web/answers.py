@@ -66,7 +66,8 @@ def read(answer: Arriving, most: int) -> bytes:
         parts.append(unpack(part, most - size + 1) if unpack else part)
         size += len(parts[-1])
         if size > most:
-            raise UnreachableError(f"its answer is longer than {most // 1024 // 1024} MiB")
+            limit = f"{most // 1024 // 1024} MiB" if most >= 1024 * 1024 else f"{most} bytes"
+            raise UnreachableError(f"its answer is longer than {limit}")
         if time.monotonic() > deadline.get():
             raise UnreachableError("its answer took too long")
     if unpack and parts:

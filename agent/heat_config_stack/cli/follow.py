@@ -12,9 +12,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.cli import pause, stack_package, state_options, terminal
 from heat_config_agent.deployments.plan import clock
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.diagnostics.words import meant
+from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, UsageError
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
@@ -30,8 +31,8 @@ The daemon does this by itself. Without a daemon, this command polls each source
 revision if that is a new one. With --status it only shows the revisions.
 
 exit codes:
-  0  each stack is at the newest revision of its source
-  1  a source did not answer, or a revision is refused or has failed
+  0  the newest revision of each source is in force
+  1  a source did not answer, a revision is refused or has failed, or the machine is out of step with its revision
   2  bad usage or configuration
   4  the daemon follows the source
 """
@@ -44,6 +45,9 @@ def add(commands: state_options.Commands) -> None:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="only the section [follow NAME]; default: all of them")
     parser.add_argument("--status", action="store_true", help="only show the revisions, and ask no source")
+    parser.add_argument(
+        "--again", action="store_true", help="carry out the newest revision even if it was carried out, or has failed"
+    )
     parser.add_argument("--json", action="store_true", help="with --status: print one JSON list")
     parser.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)
     parser.set_defaults(run=run)
@@ -53,20 +57,35 @@ def run(options: argparse.Namespace) -> int:
     """Poll sources once, or with `--attached` until standard input ends."""
     if options.json and not options.status:
         raise UsageError("--json requires --status")
+    if options.again and (options.status or not options.names):
+        raise UsageError("--again needs the NAME of a source, and goes without --status")
     settings = effective.make(os.environ, config=options.config, state=options.state_dir)
     unknown = sorted(set(options.names) - {*settings.followed, *followed.names(settings.state)})
     if unknown:
-        raise UsageError(f"there is no section [follow {unknown[0]}]", hint=f"`{settings.command('config')}` shows all")
+        hint = meant(unknown[0], settings.followed) or f"`{settings.command('config')}` shows all"
+        raise UsageError(f"there is no section [follow {unknown[0]}]", hint=hint)
     names = tuple(options.names) or settings.followed
     if options.status:
         return _show(settings, options.names, as_json=options.json)
     lock.guard(settings.state)
     if options.attached:
         return _attached(settings, names)
+    if options.again and _daemon_goes_on(settings, names):
+        return ExitCode.OK
     if not options.names:
         _abandon(settings)
     results = [_once(settings, name) for name in names]
     return ExitCode.FAILED if any(record.problem for record in results) else ExitCode.OK
+
+
+def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:
+    """Request that revisions are carried out again; return whether a daemon does it."""
+    for name in names:
+        followed.ask_again(settings.state, name)
+    process = pause.wake(settings.state)
+    if process:
+        terminal.say(terminal.line(f"the agent (process {process}) carries out {', '.join(names)} again now"))
+    return process is not None
 
 
 @contextlib.contextmanager
@@ -84,8 +103,13 @@ def _once(settings: Settings, name: str) -> Followed:
         notes.append(f"follow {text}")
         _note(text, name)
 
-    with _held(settings, name, note) as follower:
-        record = follower.step()
+    try:
+        with _held(settings, name, note) as follower:
+            record = follower.step()
+    except LockedError as error:
+        holder = lock.holder(followed.folder(settings.state, name))
+        problem = f"another process{f' ({holder[0]})' if holder else ''} follows {name}"
+        raise LockedError(problem, hint=f"`{settings.command('poke')}` has the daemon ask the source now") from error
     at = f"is at revision {short(record.revision)}" if record.revision else "has no revision yet"
     if not record.problem:
         terminal.say(terminal.line(f"{name}: {at}"))
@@ -152,10 +176,14 @@ def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
                 _note(f"{name}: {problem}", name)
             hurry.wait(10)
             hurry.clear()
+        except Exception as error:  # noqa: BLE001  # a defect of one source's follower ends nothing
+            terminal.defect(error)
+            hurry.wait(10)
+            hurry.clear()
 
 
 def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
-    records = [record for record in followed.records(settings.state) if not names or record.name in names]
+    records = stack_package.followed_records(settings, names)
     if as_json:
         terminal.say(json.dumps([followed.values(record) for record in records]))
     else:
@@ -165,11 +193,12 @@ def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
 
 
 def lines(records: Sequence[Followed]) -> list[str]:
-    """Return a table of stacks that follow sources."""
-    rows = [("STACK", "REVISION", "SINCE", "SOURCE", "DETAILS")]
+    """Return a table of the sources that are followed."""
+    rows = [("NAME", "STATE", "REVISION", "SINCE", "SOURCE", "DETAILS")]
     rows += [
         (
             record.name,
+            record.state,
             short(record.revision) or "-",
             clock(record.since) if record.since else "-",
             record.source or "-",

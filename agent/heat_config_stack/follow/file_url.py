@@ -14,6 +14,7 @@ from heat_config_agent import web
 from heat_config_agent.model import signed
 from heat_config_agent.model.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.runs.artifacts import archives, trees
+from heat_config_stack.follow.allowance import Allowance
 from heat_config_stack.follow.demand import Demand
 from heat_config_stack.follow.origin import Origin
 
@@ -32,6 +33,7 @@ class FileUrl:
         parts = urlsplit(origin.url)
         self._host = parts.netloc
         self._server = web.Connection(f"{parts.scheme}://{parts.netloc}", origin.ca_file, seconds=origin.seconds)
+        self._allowance = Allowance(origin.seconds)
         self._tag = ""
         """The ETag of the newest answer."""
         self._content = b""
@@ -40,6 +42,7 @@ class FileUrl:
 
     def newest(self) -> str:
         """Return the digest of the file."""
+        self._allowance.begin()
         headers = {"If-None-Match": self._tag} if self._tag and self._revision else {}
         answer = self._ask(headers)
         if answer.status == 304 and self._revision:
@@ -95,7 +98,7 @@ class FileUrl:
             pair = f"{self._origin.user}:{self._origin.token}".encode()
             headers = {**headers, "Authorization": f"Basic {base64.b64encode(pair).decode()}"}
         try:
-            return self._server.fetch(url or self._origin.url, headers, self._origin.seconds)
+            return self._server.fetch(url or self._origin.url, headers, self._allowance.seconds)
         except UnreachableError as error:
             raise SourceError(f"{self._host} does not answer: {error}") from error
 

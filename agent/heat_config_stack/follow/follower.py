@@ -19,8 +19,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
-from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings.effective import Settings
@@ -28,7 +29,7 @@ from heat_config_agent.state import asked, followed, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
-from heat_config_stack.follow import demand
+from heat_config_stack.follow import demand, in_step
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.outcome import reason_of
 from heat_config_stack.follow.sources import Source, source
@@ -73,6 +74,10 @@ class Follower:
         self._record = followed.read(settings.state, name) or Followed(name=name)
         self._source: Source | None = None
         self._written: Followed | None = None
+        self._noted = self._record.trouble
+        """The trouble at the end of the step before."""
+        self._mark: tuple[object, ...] = ()
+        """The mark of the stack or the document when it was last compared with its revision."""
         if self._record.begun:
             self._note(f"{name}: an earlier process has begun revision {short(self._record.begun)}")
 
@@ -83,15 +88,29 @@ class Follower:
         return min(RETRY_SECONDS, interval) if self._record.begun else interval
 
     def step(self) -> Followed:
-        """Ask the source, and carry out its newest revision if it is a new one. Raises StateError."""
-        try:
-            self._step()
-        except (SourceError, UsageError) as error:
-            self._trouble(str(error))
-        except OSError as error:
-            self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror))
+        """Ask the source, and carry out its newest revision if it is a new one. Raises StateError.
+
+        A failure of any kind, also a defect of a source, is the trouble of this step; the next one asks again.
+        """
+        for part in (self._step, self._compare):
+            try:
+                part()
+            except AgentError as error:
+                self._trouble(str(error))
+            except OSError as error:
+                self._trouble(f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror or error))
+            except Exception as error:  # noqa: BLE001  # whatever a server sends, it does not end the follower
+                self._trouble(self._defect(error))
+        self._noted = self._record.trouble
         self._keep()
         return self._record
+
+    def _defect(self, error: Exception) -> str:
+        """Return a sentence about an unforeseen error: its kind, and its text without the secret of the source."""
+        token = str(self._values["token"])
+        text = str(error)[:_SHOWN].replace(token, MASK) if token else str(error)[:_SHOWN]
+        self._source = None  # the connection may be in the middle of an answer
+        return f"the answer of the source cannot be used: {type(error).__name__}{f': {text}' if text else ''}"
 
     def _step(self) -> None:
         if self._record.begun and self._resume():
@@ -121,6 +140,16 @@ class Follower:
         except UsageError as error:
             followed.settle_again(self._settings.state, self._name)
             self._conclude(revision, str(error), again=True)
+
+    def _compare(self) -> None:
+        """Record whether the machine still is as the revision in force has left it."""
+        mark = in_step.mark(self._settings.state, self._record)
+        if mark == self._mark:
+            return
+        drift = in_step.drift(self._settings.state, self._record)[:_SHOWN]
+        if drift and drift != self._record.drift:
+            self._note(f"{self._name}: out of step with revision {short(self._record.revision)}: {drift}")
+        self._mark, self._record = mark, replace(self._record, drift=drift)
 
     def _text(self, name: str) -> str:
         return str(self._values[name])
@@ -354,8 +383,9 @@ class Follower:
             word = "has failed" if failed else "is refused"
             self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
         elif not reason:
+            in_step.keep(self._settings.state, self._record)
             self._record = replace(
-                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False
+                self._record, revision=revision, since=time.time(), refused="", reason="", failed=False, drift=""
             )
             self._note(f"{self._name}: revision {short(revision)} is in force")
         if self._record.revision and reason:
@@ -366,7 +396,7 @@ class Follower:
         self._clean()
 
     def _trouble(self, text: str) -> None:
-        if text != self._record.trouble:
+        if text[:_SHOWN] not in (self._noted, self._record.trouble):
             self._note(f"{self._name}: {text}")
         self._record = replace(self._record, trouble=text[:_SHOWN])
 

@@ -11,8 +11,10 @@ import base64
 import errno
 import os
 import re
+import selectors
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +22,7 @@ from pathlib import Path
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.signing import commits
+from heat_config_stack.follow.allowance import Allowance
 from heat_config_stack.follow.demand import Demand
 from heat_config_stack.follow.origin import Origin
 
@@ -33,6 +36,8 @@ _SETTINGS = {
     "core.fsmonitor": "false",
     "core.bigFileThreshold": "1m",
     "core.compression": "0",
+    "core.deltaBaseCacheLimit": "32m",
+    "pack.threads": "2",
     "fetch.fsckObjects": "true",
     "fetch.unpackLimit": "1",
     "fetch.recurseSubmodules": "false",
@@ -45,6 +50,14 @@ _SETTINGS = {
 
 _GRACE = 5
 """Seconds between TERM and KILL of a command that takes too long."""
+
+_MEMORY = 512 * 1024 * 1024
+"""The most memory in bytes of each process of git, besides the files that it maps."""
+
+_MOST_PRINTED = 32 * 1024 * 1024
+"""The most bytes that a command of git may print; of its messages, only the end is kept."""
+
+_END_PRINTED = 64 * 1024
 
 _PIECE = 500
 """The most characters of what git says that are shown."""
@@ -64,6 +77,7 @@ class Git:
         """Follow the repository in the settings; what is fetched is kept in `folder`."""
         self._origin = origin
         self._store = folder / "git"
+        self._allowance = Allowance(origin.seconds)
         if origin.ref.startswith("-"):
             raise UsageError(f"no branch or tag has the name {origin.ref}", hint="correct ref")
         self._full = ""
@@ -77,6 +91,7 @@ class Git:
         wanted = self._origin.ref or "HEAD"
         if re.fullmatch(_COMMIT, wanted):
             return wanted
+        self._allowance.begin()
         self._prepare()
         printed = self._git("ls-remote", "--quiet", "origin", wanted, f"{wanted}^{{}}").splitlines()
         commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
@@ -92,6 +107,7 @@ class Git:
 
     def fetch(self, revision: str, tree: Path) -> str:  # what is newest now
         """Put the files of a commit into an empty folder."""
+        self._allowance.begin()
         self._prepare()
         if not self._full and not re.fullmatch(_COMMIT, self._origin.ref):
             self.newest()
@@ -146,36 +162,40 @@ class Git:
     def _git(self, *words: str, here: bool = True, index: Path | None = None) -> str:
         """Run git, and return what it prints. Raises SourceError."""
         where = [f"--git-dir={self._store}"] if here else []
-        limits = f"trap '' XFSZ; ulimit -f {self._origin.size // 512 + 1}; exec timeout -k {_GRACE} "
-        limits += f'{self._origin.seconds:g} git "$@"'
+        limits = f"trap '' XFSZ; ulimit -f {self._origin.size // 512 + 1}; ulimit -d {_MEMORY // 1024}; "
+        limits += f'exec timeout -k {_GRACE} {self._allowance.seconds:.3f} git "$@"'
         command = ["/bin/sh", "-c", limits, "git", *where, *words]
         environment = self._environment()
         if index is not None:
             environment["GIT_INDEX_FILE"] = str(index)
         try:
-            done = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                capture_output=True,
-                check=False,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=environment,
                 cwd="/",
                 umask=0o077 if index is None else -1,  # the files of a revision have the modes of their users
+                start_new_session=True,
             )
         except OSError as error:
             raise SourceError(f"cannot start git: {error.strerror}") from error
-        if done.returncode == 0:
-            return done.stdout.decode("utf-8", "surrogateescape")
-        printed = done.stderr.decode("utf-8", "replace")
+        content, messages = _printed(process)
+        if process.returncode == 0:
+            return content.decode("utf-8", "surrogateescape")
+        printed = messages.decode("utf-8", "replace")
         if "dubious ownership" in printed:
             problem = "the repository belongs to another user than the agent's, so git does not read it"
             raise SourceError(problem, hint="give it to the agent's user (chown -R), or follow it over ssh or HTTPS")
-        raise SourceError(self._why(words, done.returncode, printed))
+        raise SourceError(self._why(words, process.returncode, printed))
 
     def _why(self, words: Sequence[str], code: int, printed: str) -> str:
         """Return why git has failed."""
         if code in (124, 137):
             return f"the repository did not answer within {self._origin.seconds:g} s"
+        if code == -signal.SIGKILL or "memory" in printed.lower():
+            return "git has stopped: the repository sends more than fits into the memory for it"
         if code in (126, 127) or shutil.which("git", path=self._environment()["PATH"]) is None:
             return "the program git is missing: install git"
         if os.strerror(errno.EFBIG) in printed:
@@ -216,3 +236,26 @@ class Git:
             **{f"GIT_CONFIG_KEY_{number}": name for number, name in enumerate(settings)},
             **{f"GIT_CONFIG_VALUE_{number}": value for number, value in enumerate(settings.values())},
         }
+
+
+def _printed(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes]:
+    """Return the output of a command, and the end of its messages; end it if it prints too much."""
+    content, messages, size = bytearray(), bytearray(), 0
+    with process, selectors.DefaultSelector() as waiting:
+        for stream in filter(None, (process.stdout, process.stderr)):
+            waiting.register(stream, selectors.EVENT_READ)
+        while waiting.get_map():
+            for key, _ in waiting.select():
+                piece = os.read(key.fd, 64 * 1024)
+                size += len(piece)
+                if not piece:
+                    waiting.unregister(key.fileobj)
+                elif key.fileobj is process.stdout:
+                    content += piece
+                else:
+                    messages += piece
+                    del messages[:-_END_PRINTED]
+            if size > _MOST_PRINTED:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+    return bytes(content), bytes(messages)

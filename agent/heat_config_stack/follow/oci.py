@@ -18,7 +18,9 @@ from heat_config_agent import web
 from heat_config_agent.model.errors import SourceError, UnreachableError, UsageError
 from heat_config_agent.runs.artifacts import archives, trees
 from heat_config_agent.settings.in_force import refused_url
+from heat_config_agent.web.answers import within
 from heat_config_hooks import strict_json
+from heat_config_stack.follow.allowance import Allowance
 from heat_config_stack.follow.demand import Demand
 from heat_config_stack.follow.origin import Origin
 
@@ -28,6 +30,10 @@ _TITLE = "org.opencontainers.image.title"
 _DIGEST = r"sha256:[0-9a-f]{64}"
 _NAME = r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*"
 _REDIRECTS = 3
+_LEAST = 64 * 1024
+"""The most bytes of an answer that may be a refusal, and of small layers."""
+
+_LARGEST_TOKEN = 1024 * 1024
 
 
 class Oci:
@@ -51,13 +57,16 @@ class Oci:
         self._base = f"{scheme}://{parts.netloc}/v2/{name}"
         self._servers: dict[str, web.Connection] = {}
         self._authorization = ""
+        self._allowance = Allowance(origin.seconds)
 
     def newest(self) -> str:
         """Return the digest of the manifest."""
+        self._allowance.begin()
         return self._manifest()[1]
 
     def fetch(self, revision: str, tree: Path) -> str:  # what is newest now
         """Put the layers into an empty folder: an archive is unpacked, and any other layer is a file with its title."""
+        self._allowance.begin()
         manifest, revision = self._manifest()
         layers = manifest.get("layers")
         if not isinstance(layers, list) or not layers:
@@ -71,13 +80,13 @@ class Oci:
         ref = self._origin.ref or "latest"
         if not re.fullmatch(rf"[\w][\w.-]{{0,127}}|{_DIGEST}", ref):
             raise UsageError(f"no artifact has the tag {ref!r}", hint="correct ref")
-        body = self._get(f"{self._base}/manifests/{ref}", {"Accept": _MANIFESTS})
+        body = self._get(f"{self._base}/manifests/{ref}", {"Accept": _MANIFESTS}, _LARGEST_MANIFEST)
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         if ":" in ref and digest != ref:
             raise SourceError(f"{self._host} sends a manifest with another digest than {ref}")
         try:
-            content = strict_json.loads(body[:_LARGEST_MANIFEST].decode())
-        except ValueError as error:
+            content = strict_json.loads(body.decode())
+        except (ValueError, RecursionError) as error:
             raise SourceError(f"{self._host} sends a manifest that is not JSON") from error
         if not isinstance(content, dict):
             raise SourceError(f"{self._host} sends a manifest that is not an object")
@@ -91,27 +100,33 @@ class Oci:
         if not isinstance(digest, str) or not re.fullmatch(_DIGEST, digest) or type(size) is not int or size < 0:
             raise UsageError("a layer of the artifact has no digest of sha256, or no size")
         budget.spend(size, 1)
-        body = self._get(f"{self._base}/blobs/{digest}", {})
+        body = self._get(f"{self._base}/blobs/{digest}", {}, size)
         if len(body) != size or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
             raise SourceError(f"{self._host} sent a layer whose digest is not {digest[:19]}")
         if "tar" in kind.split("+", maxsplit=1)[0].split("."):
             archives.unpack(io.BytesIO(body), tree, trees.Budget(self._origin.size))
-        elif title and title not in (".", "..") and "/" not in title and "\0" not in title and len(title) <= 100:
+        elif title not in ("", ".", "..") and "/" not in title and title.isprintable() and len(title) <= 100:
             (tree / title).write_bytes(body)
         else:
             raise UsageError("a layer of the artifact is neither an archive nor a file with a title")
 
-    def _get(self, url: str, headers: Mapping[str, str]) -> bytes:
-        """Return the body at a URL of the registry; ask for a token if it wants one, and follow redirects."""
-        answer = self._ask(url, {**headers, **self._credentials()})
+    def _get(self, url: str, headers: Mapping[str, str], most: int) -> bytes:
+        """Return the body at a URL of the registry, of up to `most` bytes, with a token if it wants one.
+
+        Redirects are followed.
+        """
+        answer = self._ask(url, {**headers, **self._credentials()}, most)
         if answer.status == 401:
             self._authorization = self._token(answer.headers.get("WWW-Authenticate", ""))
-            answer = self._ask(url, {**headers, **self._credentials()})
+            answer = self._ask(url, {**headers, **self._credentials()}, most)
         for _ in range(_REDIRECTS):
             if answer.status not in (301, 302, 303, 307, 308):
                 break
-            url = urljoin(url, answer.headers.get("Location", ""))
-            answer = self._ask(url, headers)  # the target of the redirection gets no token
+            try:
+                url = urljoin(url, answer.headers.get("Location", ""))
+            except ValueError as error:
+                raise SourceError(f"{self._host} redirects to a place that is not a URL") from error
+            answer = self._ask(url, headers, most)  # the target of the redirection gets no token
         if answer.status != 200:
             raise SourceError(f"{self._host} answers HTTP {answer.status} {answer.reason}".rstrip())
         return answer.body
@@ -134,26 +149,32 @@ class Oci:
         if not secure:
             raise SourceError(f"{self._host} asks for a token over a connection without TLS")
         query = urlencode({name: value for name, value in asked.items() if name in ("service", "scope")})
-        answer = self._ask(f"{realm}?{query}", {"Authorization": basic} if basic else {})
+        answer = self._ask(f"{realm}?{query}", {"Authorization": basic} if basic else {}, _LARGEST_TOKEN)
         try:
             content = strict_json.loads(answer.body.decode()) if answer.status == 200 else None
-        except ValueError:
+        except (ValueError, RecursionError):
             content = None
         token = (content.get("token") or content.get("access_token")) if isinstance(content, dict) else None
         if not isinstance(token, str):
             raise SourceError(f"{self._host} gives no token: HTTP {answer.status} {answer.reason}".rstrip())
         return f"Bearer {token}"
 
-    def _ask(self, url: str, headers: Mapping[str, str]) -> web.Answer:
-        parts = urlsplit(url)
-        place = f"{parts.scheme}://{parts.netloc}"
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+    def _ask(self, url: str, headers: Mapping[str, str], most: int) -> web.Answer:
+        """Return an answer with a body of up to `most` bytes. Raises SourceError."""
+        try:
+            parts = urlsplit(url)
+            is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            is_web = False
+        place = f"{parts.scheme}://{parts.netloc}" if is_web else ""
+        if not is_web:
             raise SourceError(f"{self._host} redirects to a place that is not of http")
         if refusal := refused_url(url):
             raise SourceError(refusal)
         if place not in self._servers:
             self._servers[place] = web.Connection(place, self._origin.ca_file, seconds=self._origin.seconds)
         try:
-            return self._servers[place].fetch(url, headers, self._origin.seconds)
+            with within(self._allowance.seconds):
+                return self._servers[place].ask("GET", url, b"", headers, max(most, _LEAST))
         except UnreachableError as error:
             raise SourceError(f"{parts.netloc} does not answer: {error}") from error

@@ -51,7 +51,7 @@ def started(told: Path, *argv: str) -> int:
     return process.pid
 
 
-def test_what_was_measured_is_told(place: Path) -> None:
+def test_measurements_of_the_process_are_returned(place: Path) -> None:
     """By that process, run after run; its folder is gone then."""
     outcome = measured(lambda folder: {"wall": len(folder.name), "parent": os.getppid()})
 
@@ -61,7 +61,7 @@ def test_what_was_measured_is_told(place: Path) -> None:
     assert not [*place.iterdir()]
 
 
-def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> None:
+def test_hanging_scenario_is_ended_and_its_figures_count(place: Path) -> None:
     """A scenario that hangs is ended with all its processes, and its figures so far count."""
     told = place.parent / "pid"
 
@@ -84,7 +84,7 @@ def test_what_takes_too_long_is_ended_and_what_it_had_counts(place: Path) -> Non
     assert not [*place.iterdir()]
 
 
-def test_what_is_ended_at_once_has_no_time_to_hang(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
+def test_process_told_to_end_before_it_begins_ends(monkeypatch: pytest.MonkeyPatch, place: Path) -> None:
     """A process that is told to end before it begins ends by itself."""
     monkeypatch.setattr(apart, "GRACE", 60.0)
     begun = time.monotonic()
@@ -109,7 +109,7 @@ def test_nothing_that_was_started_is_left(place: Path) -> None:
     other.wait()
 
 
-def test_what_goes_wrong_is_told(place: Path) -> None:
+def test_failure_of_a_scenario_is_reported(place: Path) -> None:
     """With its traceback, or that it has just ended; or what is lacking."""
 
     def fail(_folder: Path) -> Sample:

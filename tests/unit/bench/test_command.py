@@ -98,7 +98,7 @@ def test_nothing_is_kept_of_a_dry_run(
     assert not kept.exists()
 
 
-def test_what_is_lacking_keeps_nothing_else_from_being_measured(
+def test_missing_program_does_not_stop_the_other_scenarios(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A missing program is reported, and the preparation is removed."""
@@ -120,7 +120,7 @@ def lack() -> None:
     raise LackingError("there is no index")
 
 
-def test_what_fails_keeps_nothing_else_from_being_measured(
+def test_failed_scenario_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A failed scenario is reported at the end, and its earlier figures stay."""
@@ -137,7 +137,7 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
     assert known["one"] == before
 
 
-def test_what_hangs_takes_nobody_elses_time(
+def test_hanging_scenario_takes_only_its_share_of_time(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A hanging scenario has its share and half of the spare time, and the sum is bounded."""
@@ -152,7 +152,7 @@ def test_what_hangs_takes_nobody_elses_time(
     assert list(json.loads(kept.read_text())) == ["two"]
 
 
-def test_what_is_ended_before_it_is_through_is_said(
+def test_ended_scenario_is_reported(
     monkeypatch: pytest.MonkeyPatch, kept: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The figures so far are kept."""

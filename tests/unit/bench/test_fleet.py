@@ -57,7 +57,7 @@ def test_after_an_outage_everybody_is_served_within_minutes() -> None:
 
 
 @pytest.mark.parametrize("course", [fleet.STARTED, fleet.CHANGED])
-def test_what_meets_all_at_once_is_over_within_minutes(course: Course) -> None:
+def test_queue_of_a_whole_fleet_is_short_again_within_minutes(course: Course) -> None:
     """A power cut, or a change of all stacks: the queue is long then, and not for long."""
     found = simulate(course, Agent, number=NUMBER)
     assert found.useful > 0.9

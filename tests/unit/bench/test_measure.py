@@ -55,7 +55,7 @@ def test_all_are_run_in_turn_after_a_warm_up() -> None:
     assert found == {name: {"wall": Spread(3.0, 2.0, 4.0, 3)} for name in ("a", "b")}
 
 
-def test_what_takes_long_is_run_less_often() -> None:
+def test_slow_subject_is_run_less_often() -> None:
     """In the first rounds, and where it says so without a warm-up."""
     runs = Runs()
     found = in_turn(scenario(rounds=3), runs.subject("a"), runs.subject("b", rounds=1, warm_up=False))
@@ -85,7 +85,7 @@ def test_no_round_is_begun_that_would_last_too_long() -> None:
     assert len(runs.names) in (3, 4)
 
 
-def test_what_minds_nobody_is_run_at_the_same_time() -> None:
+def test_waiting_subjects_run_at_the_same_time() -> None:
     """Two subjects that wait for each other run at the same time, in every round."""
     both = threading.Barrier(2)
     numbers = itertools.count()
@@ -101,7 +101,7 @@ def test_what_minds_nobody_is_run_at_the_same_time() -> None:
     assert {name: each["wall"].runs for name, each in found.items()} == {"a": 2, "b": 2}
 
 
-def test_what_a_process_took_counts_its_children() -> None:
+def test_cost_of_a_process_includes_its_children() -> None:
     """Processor time and memory are those of whatever it started and waited for, and of nothing of ours."""
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
     work = "import time\nmuch = bytearray(100_000_000)\nwhile time.process_time() < 0.3: pass"

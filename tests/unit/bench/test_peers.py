@@ -10,7 +10,7 @@ from bench import peers
 from bench.scenario import LackingError
 
 
-def test_what_cannot_be_installed_is_lacking(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_failed_installation_is_reported_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a package index the sentence says where it was to be installed and why it was not; no half is kept."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
     monkeypatch.setattr(peers, "BIN", tmp_path / "peers" / "bin")
@@ -22,9 +22,7 @@ def test_what_cannot_be_installed_is_lacking(monkeypatch: pytest.MonkeyPatch, tm
     assert not (tmp_path / "peers" / "had").exists()
 
 
-def test_what_could_not_be_installed_is_not_tried_for_each_scenario(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_installation_is_tried_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A failed installation is not repeated for each scenario, nor is a successful one."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")
     tries: list[int] = []

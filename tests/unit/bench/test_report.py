@@ -137,7 +137,7 @@ def test_many_figures_are_rows() -> None:
     ]
 
 
-def test_what_is_too_wide_both_ways_is_a_list() -> None:
+def test_wide_table_becomes_a_list() -> None:
     """A row for each figure of each that is compared and has it, so that it can be read."""
     figures = tuple(
         Figure(each, f"{each} time of all the processes", "s") for each in ("wall", "user", "system", "idle")
@@ -241,7 +241,7 @@ def test_amounts_are_written_as_people_write_them(value: float, unit: str, writt
     assert report.amount(value, unit) == written
 
 
-def test_what_was_measured_takes_the_place_of_what_was_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+def test_new_figures_replace_earlier_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """Of the scenarios that were measured; the others stay."""
     monkeypatch.setattr(report, "JSON", tmp_path / "benchmarks.json")
     monkeypatch.setattr(report, "PAGE", tmp_path / "benchmarks.md")

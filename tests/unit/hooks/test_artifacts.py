@@ -12,7 +12,7 @@ URL = "https://files.example.org/a/app.tar.gz?token=hunter2"
 DIGEST = "ab" * 32
 
 
-def test_what_an_artifact_says() -> None:
+def test_artifact_names_its_file_or_folder() -> None:
     """A file gets the name in its URL, and an archive goes into the folder itself."""
     found = read(
         [

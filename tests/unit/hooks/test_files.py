@@ -191,7 +191,7 @@ def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pyt
     assert held_open(tmp_path) == []
 
 
-def test_what_a_kill_has_left_is_no_obstacle(tmp_path: Path) -> None:
+def test_temporary_file_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
     """The temporary file of a killed process is overwritten."""
     path = tmp_path / "a"
     (tmp_path / ".a.new").write_bytes(b"half of a longer one")

@@ -147,7 +147,7 @@ def test_a_value_that_is_not_given_is_its_default() -> None:
     }
 
 
-def test_an_empty_text_is_no_flag() -> None:
+def test_empty_text_does_not_set_a_flag() -> None:
     """A parameter without a value gives an empty text."""
     known = {"on": Option(Kind.FLAG, "a flag", True), "off": Option(Kind.FLAG, "a flag", False)}
     found = options.read({"on": "", "off": "", "idempotent": ""}, known)
@@ -194,7 +194,7 @@ def test_options_that_are_not_known_are_passed_over() -> None:
     ("name", "meant"),
     [("txet", "text"), ("Flag", "flag"), ("timeuot", "timeout"), ("deploy-credentials", "deploy_credentials")],
 )
-def test_what_may_have_been_meant_is_said(name: str, meant: str) -> None:
+def test_similar_option_is_suggested(name: str, meant: str) -> None:
     """The message suggests the known option with a similar name."""
     assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
 
@@ -228,7 +228,7 @@ def test_a_long_value_is_not_said_whole() -> None:
     assert len(sentence) < 2000
 
 
-def test_names_that_are_no_text_are_told_too() -> None:
+def test_option_names_of_other_types_are_reported() -> None:
     """YAML may produce such names."""
     assert mistakes({7: 1})[0].startswith("options.7: mine has no such option")  # type: ignore[dict-item]
 
@@ -254,7 +254,7 @@ def test_of_a_components_options_each_tool_has_its_own(given: dict[str, object],
     assert options.own(given, "mine", {"mine", "other"}) == found
 
 
-def test_what_is_expected_is_said_in_words() -> None:
+def test_expected_type_is_described_in_words() -> None:
     """For each type."""
     assert {name: each.expected for name, each in KNOWN.items()} == {
         "flag": "true or false",

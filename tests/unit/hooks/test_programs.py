@@ -47,7 +47,7 @@ def test_a_program_is_found_in_the_path(tmp_path: Path) -> None:
     assert found(PATH=f"{fourth}{os.pathsep}{path}") == (str(fourth / "puppet"),)
 
 
-def test_what_it_is_called_first_wins(tmp_path: Path) -> None:
+def test_first_name_of_a_program_is_preferred(tmp_path: Path) -> None:
     """The first name is preferred, in any folder of the PATH."""
     first, second = install(tmp_path / "1", "puppet"), install(tmp_path / "2", "puppet-7")
     assert found(PATH=f"{first}{os.pathsep}{second}") == (str(second / "puppet-7"),)
@@ -123,7 +123,7 @@ def test_a_path_may_have_spaces(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("line", ["'", 'puppet "', "   ", "''", "/", ".", "\\"])
-def test_a_variable_that_is_no_command_line_names_nothing(tmp_path: Path, line: str) -> None:
+def test_invalid_command_line_in_a_variable_is_quoted(tmp_path: Path, line: str) -> None:
     """The message quotes it."""
     with pytest.raises(MissingTool) as caught:
         found(PATH=install(tmp_path, "puppet"), HEAT_PUPPET_CMD=line)
@@ -146,7 +146,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("python")
-def test_what_is_missing_is_said_with_how_to_get_it(tmp_path: Path) -> None:
+def test_missing_program_is_reported_with_how_to_install_it(tmp_path: Path) -> None:
     """The failure has the status code of a shell for an unknown command."""
     with pytest.raises(HookError) as caught:
         found(PATH=tmp_path / "empty")

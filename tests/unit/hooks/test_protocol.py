@@ -78,7 +78,7 @@ def test_an_input_is_a_variable(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a-b", "9a", "a b", "a=b", "é", "a\n", "a\0b", "BASH_FUNC_x%%"])
-def test_a_name_that_is_no_variables_is_left_out(name: str) -> None:
+def test_input_without_a_variable_name_is_left_out_of_the_environment(name: str) -> None:
     """The input is in the file of inputs."""
     assert environment(**{name: "v"}) == {}
 
@@ -285,7 +285,7 @@ def test_values_too_many_for_the_kernel_are_left_out() -> None:
 
 
 @pytest.mark.parametrize(("value", "text"), [("a\0b", "ab"), ("\ud800", "?"), ("é\x80", "é\x80")])
-def test_what_no_variable_can_hold_is_replaced(value: str, text: str) -> None:
+def test_characters_that_a_variable_cannot_have_are_replaced(value: str, text: str) -> None:
     """Characters that a variable cannot have are replaced, so that each input is in the environment."""
     assert environment(x=value) == {"x": text}
     os.fsencode(text)

@@ -33,7 +33,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "stdout"
 
 
-def test_what_fits_is_not_changed(path: Path) -> None:
+def test_fitting_outputs_are_unchanged(path: Path) -> None:
     """Values of any type stay as they are, and a file becomes its text."""
     path.write_bytes("tée\r\n\0\x1b[1m".encode())
     given = {"a": "é\n", "b": 7, "c": [None, True, 1.5], "d": {"k": {}}, "e": None, "f": "", "g": Capture(path)}
@@ -45,7 +45,7 @@ def test_nothing_fits_into_nothing() -> None:
     assert fit({}) == {}
 
 
-def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
+def test_undecodable_bytes_are_replaced(path: Path) -> None:
     """The result is sent nevertheless."""
     path.write_bytes(b"a\xff\xfe\x80b\xc3")
     assert fit({"x": Capture(path)}) == {"x": "a\ufffd\ufffd\ufffdb\ufffd"}
@@ -58,7 +58,7 @@ def test_bytes_that_are_no_text_are_replaced(path: Path) -> None:
         (3, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "", "code": 3}),
     ],
 )
-def test_what_the_machine_cannot_read_is_no_success(
+def test_unreadable_output_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, wanted: dict[str, object]
 ) -> None:
     """An output that exists and cannot be read from the disk is a failure."""
@@ -86,7 +86,7 @@ def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("unit", ["x", "é", "€", "😀", "\0", "\x1b", "\n", '"', "\\", "\x7f", "aé€😀\n\0"], ids=ascii)
 @pytest.mark.parametrize("limit", [100, 1000, BODY_LIMIT])
-def test_what_is_too_long_is_cut_to_fit(unit: str, limit: int) -> None:
+def test_long_reply_is_cut_to_fit(unit: str, limit: int) -> None:
     """The limit counts the bytes of JSON, where a character may take six and more, and is nearly used up."""
     text = unit * (limit // len(unit.encode()) * 2)
     fitted = fit({"deploy_stdout": text}, limit)

@@ -135,7 +135,7 @@ def test_an_empty_script_is_done_without_running_anything(place: Workplace, conf
 
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["echo"], 7, True])
-def test_a_structure_is_no_script(place: Workplace, config: object) -> None:
+def test_structure_in_place_of_a_script_is_a_mistake(place: Workplace, config: object) -> None:
     """The message has the path of the mistake."""
     with pytest.raises(HookError) as caught:
         script.prepare(request(config), place)
@@ -179,7 +179,7 @@ def test_a_carriage_return_that_was_meant_stays(place: Workplace) -> None:
 
 
 @pytest.mark.parametrize("content", ["\\377\\376", "a\\000b"])
-def test_an_output_that_is_no_text_is_an_output(place: Workplace, content: str) -> None:
+def test_binary_output_is_sent_with_replacements(place: Workplace, content: str) -> None:
     """Bytes that are no text are replaced, and the result is sent."""
     found = run(place, f"#!/bin/sh\nprintf '{content}' >$heat_outputs_path.out\n", "out")
     assert found["out"] in ("\ufffd\ufffd", "a\0b")
@@ -187,7 +187,7 @@ def test_an_output_that_is_no_text_is_an_output(place: Workplace, content: str) 
 
 
 @pytest.mark.parametrize("make", ["mkdir", "mkfifo", "ln -s /nowhere", "ln -s /dev/zero"])
-def test_an_output_that_is_no_file_was_not_produced(place: Workplace, make: str) -> None:
+def test_output_other_than_a_file_counts_as_missing(place: Workplace, make: str) -> None:
     """Reading it could block for ever."""
     found = run(place, f"#!/bin/sh\n{make} $heat_outputs_path.out\n", "out", "deploy_stdout")
     assert found == {"deploy_stdout": "", "deploy_stderr": "", "deploy_status_code": 0}
@@ -207,7 +207,7 @@ def test_an_interpreter_that_is_not_there_is_a_failure_to_start(place: Workplace
     assert "/no/such/interpreter does not exist" in fit(reply)["deploy_stderr"]  # type: ignore[operator]
 
 
-def test_what_came_of_it_can_be_said_long_after(place: Workplace) -> None:
+def test_reply_can_be_read_from_the_files_of_the_run(place: Workplace) -> None:
     """Another process can return the reply from the files of the run."""
     asked = request("#!/bin/sh\necho hi >$heat_outputs_path.out\n", "out")
     command = prepare(asked, place)

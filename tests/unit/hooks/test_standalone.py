@@ -228,12 +228,12 @@ def test_of_a_components_options_those_of_the_tool_count(run: Run) -> None:
 
 
 @pytest.mark.parametrize("given", [{"modulepath": "/x", "timeout": 9}, {"shout": {"loud": True}}])
-def test_what_may_be_another_tools_option_passes(run: Run, given: object) -> None:
+def test_option_of_another_tool_passes(run: Run, given: object) -> None:
     """The options may be those of a component, whose other tools are unknown."""
     assert reply(run(deployment("echo ran", options=given), "script"))["deploy_stdout"] == "ran\n"
 
 
-def test_what_is_no_tools_option_does_not_pass(run: Run) -> None:
+def test_option_of_no_tool_is_a_mistake(run: Run) -> None:
     """An option that no tool has is a mistake."""
     found = reply(run(deployment("echo ran", options={"timeoutt": 9}), "script"))
     assert found["deploy_status_code"] == 125

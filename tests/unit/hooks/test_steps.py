@@ -99,7 +99,7 @@ def test_a_sentence_is_on_a_line_of_its_own(place: Workplace) -> None:
     assert done["deploy_stderr"] == "begin\nerr\nfailed\ntwice\n"
 
 
-def test_what_is_printed_is_the_output_of_the_run(place: Workplace) -> None:
+def test_output_of_hook_and_commands_is_in_order(place: Workplace) -> None:
     """The output of the hook and its commands is in order, and the returned number is the exit code."""
     body = """
         steps.say("one")
@@ -157,7 +157,7 @@ def test_a_step_has_a_folder_and_an_environment(place: Workplace) -> None:
         ("OSError('only words')", "only words\n", 126),
     ],
 )
-def test_what_can_be_foreseen_is_said_in_a_sentence(place: Workplace, error: str, sentence: str, code: int) -> None:
+def test_expected_error_is_one_sentence_with_its_code(place: Workplace, error: str, sentence: str, code: int) -> None:
     """The sentence follows the earlier output, and the error has a status code of its own."""
     body = f"steps.say('begun'); raise {error}"
     expected = {"deploy_stdout": "begun\n", "deploy_stderr": sentence, "deploy_status_code": code}
@@ -234,7 +234,7 @@ def test_the_request_arrives_as_it_was_sent(place: Workplace, variables: tuple[s
     }
 
 
-def test_what_it_is_given_is_for_nobody_else(place: Workplace) -> None:
+def test_request_of_a_hook_is_private(place: Workplace) -> None:
     """The request is in a private file and on no command line, as it may have secrets."""
     found = steps.command("mine", request(inputs={"password": "5ecret"}, config="5ecret"), place, EXTRA="x")
     written = [path for path in place.run.iterdir() if b"5ecret" in path.read_bytes()]

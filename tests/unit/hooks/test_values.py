@@ -186,7 +186,7 @@ def test_a_restored_value_is_the_same_as_a_constructed_one(kind: Any) -> None:
             values.restore(kind, given)
 
 
-def test_what_is_made_once_is_not_taken_over() -> None:
+def test_copy_computes_cached_properties_again() -> None:
     """A copy computes cached properties again."""
     from heat_config_agent.model.deployment import Deployment, Input  # noqa: PLC0415
 
@@ -195,7 +195,7 @@ def test_what_is_made_once_is_not_taken_over() -> None:
     assert values.replace(first, inputs=(Input(name="deploy_action", value="DELETE"),)).action == "DELETE"
 
 
-def test_what_a_class_has_itself_it_keeps() -> None:
+def test_methods_of_the_class_are_kept() -> None:
     """Methods of the class override generated ones, as in the standard library."""
 
     def made(decorator: Any) -> Any:
@@ -218,7 +218,7 @@ def test_what_a_class_has_itself_it_keeps() -> None:
     assert (repr(ours(1)), ours(1) == ours(2), hash(ours(1))) == (repr(theirs(1)), theirs(1) == theirs(2), 7)
 
 
-def test_what_is_not_foreseen_is_refused() -> None:
+def test_unsupported_declaration_is_refused() -> None:
     """Instead of differing from the standard library."""
 
     @values.dataclass

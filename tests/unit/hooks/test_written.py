@@ -89,7 +89,7 @@ def test_a_link_is_replaced_and_not_followed(kept: Written, path: Path, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["folder", "pipe", "device"])
-def test_what_is_no_file_is_not_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+def test_only_files_are_replaced(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
     """Anything other than a file is refused at once, and no note is written."""
     path.parent.mkdir(parents=True)
     if kind == "folder":
@@ -177,7 +177,7 @@ def test_only_what_is_as_it_was_written_is_removed(kept: Written, path: Path, tm
 
 
 @pytest.mark.parametrize("kind", ["link", "folder", "pipe", "no folder"])
-def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
+def test_link_in_place_of_a_file_is_left_alone(kept: Written, path: Path, tmp_path: Path, kind: str) -> None:
     """A link to the same content does not count."""
     kept.write(path, b"x", owner=A)
     path.unlink()
@@ -197,7 +197,7 @@ def test_what_is_no_file_any_more_is_left_alone(kept: Written, path: Path, tmp_p
     assert os.path.lexists(path)
 
 
-def test_what_several_have_written_goes_with_the_last_of_them(kept: Written, path: Path) -> None:
+def test_shared_file_is_removed_by_its_last_writer(kept: Written, path: Path) -> None:
     """Whichever wrote it last; others cannot remove it."""
     for first, second in ((A, B), ("web", "db"), (A, "web")):
         kept.write(path, b"x", owner=first)
@@ -249,7 +249,7 @@ def test_a_note_of_a_single_owner_is_still_read(kept: Written, path: Path, tmp_p
     assert kept.remove(path, owner=A) == f"{path} was removed"
 
 
-def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: Path) -> None:
+def test_earlier_file_is_put_back(kept: Written, path: Path, tmp_path: Path) -> None:
     """With its content and mode, however often our file has changed; no copy stays next to the note."""
     path.parent.mkdir(parents=True)
     path.write_bytes(b"\x00 theirs \n\xff")
@@ -263,7 +263,7 @@ def test_what_was_there_before_is_put_back(kept: Written, path: Path, tmp_path: 
     assert kept.remove(path, owner=A) == f"{path} is left alone: it was not written here"
 
 
-def test_what_is_forgotten_is_left_alone(kept: Written, path: Path) -> None:
+def test_forgotten_file_is_not_removed(kept: Written, path: Path) -> None:
     """A forgotten file has no owner, and is not removed."""
     kept.write(path, b"x", owner=A)
     kept.forget([path, path.parent])
@@ -375,7 +375,7 @@ def test_an_owners_files_are_removed_and_those_that_are_named(kept: Written, tmp
     assert kept.remove_all([], owner=A)["deploy_stderr"] == "there is nothing to remove\n"
 
 
-def test_one_that_cannot_be_removed_is_said_and_the_others_go(
+def test_unremovable_file_is_reported_and_the_others_are_removed(
     kept: Written, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reply is a failure, and a later attempt can succeed."""

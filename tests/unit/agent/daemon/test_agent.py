@@ -96,7 +96,7 @@ def test_a_document_that_is_the_same_is_not_parsed(agent: Agent, messages: Messa
     assert messages.notes == ["local has 0 deployments"]
 
 
-def test_a_document_that_is_no_metadata_leaves_the_one_before_it_in_force(
+def test_invalid_document_leaves_the_earlier_one_in_force(
     agent: Agent, messages: Messages, parsed: list[Document]
 ) -> None:
     """An invalid document is reported once, and the earlier one stays and is not parsed again."""

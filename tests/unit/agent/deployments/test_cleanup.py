@@ -62,7 +62,7 @@ def left(*entries: Entry, present: tuple[dict[str, Any], ...] = (), **fields: An
     return [each.id for each in due(list(present), *entries, **fields).left]
 
 
-def test_what_has_left_the_metadata_is_cleaned_up_after() -> None:
+def test_departed_deployment_is_cleaned_up() -> None:
     """By a deployment with its tool and name, which says whose place it clears and asks for no signal."""
     (found,) = due([], entry(made("a", name="web"))).left
     assert (found.id, found.name, found.group, found.action) == ("a-left", "web", "docker-cmd", "(left)")
@@ -71,7 +71,7 @@ def test_what_has_left_the_metadata_is_cleaned_up_after() -> None:
     assert not found.mistakes
 
 
-def test_what_is_there_is_left_alone() -> None:
+def test_current_deployment_is_not_cleaned_up() -> None:
     """A deployment in the metadata is not cleaned up, whatever its outcome was."""
     assert due([made("a")], entry(made("a"), failed=True)) == Due()
 
@@ -93,13 +93,13 @@ def test_a_run_comes_to_its_end_first() -> None:
     assert left(entry(made("a"), State.RUNNING)) == []
 
 
-def test_what_was_never_run_made_nothing() -> None:
+def test_deployment_that_never_ran_needs_no_cleanup() -> None:
     """A deployment that never ran, or was answered without running, needs no cleanup."""
     assert left(entry(made("a"), State.ACCEPTED, run=None)) == []
     assert left(entry(made("a"), run=None)) == []
 
 
-def test_what_was_interrupted_made_something_too() -> None:
+def test_interrupted_deployment_is_cleaned_up() -> None:
     """An interrupted deployment is cleaned up, because its earlier run is known."""
     assert left(entry(made("a"), State.ACCEPTED)) == ["a-left"]
 
@@ -199,7 +199,7 @@ def test_a_clean_up_that_is_not_over_goes_on(state: State) -> None:
     assert left(entry(made("a")), cleaned(made("a"), state)) == ["a-left"]
 
 
-def test_what_is_back_is_run_again() -> None:
+def test_returned_deployment_runs_again() -> None:
     """A gap in the metadata must not leave a machine without what it should have."""
     assert due([made("a")], entry(made("a")), cleaned(made("a"))) == Due([], {"a"})
     assert due([made("a")], entry(made("a")), cleaned(made("a"), failed=True)) == Due([], {"a"})
@@ -216,13 +216,13 @@ def test_a_clean_up_is_of_one_life() -> None:
     assert left(again, cleaned(made("a"))) == ["a-left"]
 
 
-def test_what_is_back_before_its_clean_up_was_started_needs_nothing() -> None:
+def test_cleanup_is_dropped_if_the_deployment_returns_first() -> None:
     """The cleanup is dropped; one that runs is followed to its end first."""
     assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED, run=None)) == Due()
     assert due([made("a")], entry(made("a")), cleaned(made("a"), State.RUNNING)) == Due()
 
 
-def test_what_is_back_before_its_clean_up_was_tried_again_is_run() -> None:
+def test_deployment_that_returns_after_a_failed_cleanup_runs() -> None:
     """The first try has perhaps removed half of it."""
     assert due([made("a")], entry(made("a")), cleaned(made("a"), State.ACCEPTED)) == Due([], {"a"})
 

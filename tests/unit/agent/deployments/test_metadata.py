@@ -43,7 +43,7 @@ def target(**inputs: object) -> Target:
 
 
 @pytest.mark.parametrize("name", ["heat", "cfn", "tempurl", "zaqar"])
-def test_what_heat_really_sends_is_read_without_a_mistake(name: str) -> None:
+def test_metadata_of_a_real_heat_has_no_mistakes(name: str) -> None:
     """Metadata of a real Heat, with any of its signal transports, is all understood."""
     path = SAMPLES / f"metadata-{name}.json"
     content = document_text.load(path.read_text(), str(path))
@@ -115,7 +115,7 @@ def test_a_single_deployment_needs_its_group() -> None:
 
 
 @pytest.mark.parametrize("section", ["resources", "topology_template"])
-def test_a_template_without_a_version_is_no_document(section: str) -> None:
+def test_template_without_a_version_is_a_mistake(section: str) -> None:
     """The mistake says how a template begins."""
     [mistake] = parse({section: {}}).mistakes
     assert mistake.problem.endswith("; a template has heat_template_version or tosca_definitions_version")
@@ -179,7 +179,7 @@ def test_every_mistake_is_reported_and_the_others_are_read() -> None:
 
 
 @pytest.mark.parametrize("entry", [None, 1, "text", [], [deployment()], True], ids=lambda value: str(value)[:8])
-def test_an_entry_that_is_no_object_is_a_deployment_with_a_mistake(entry: object) -> None:
+def test_entry_of_a_wrong_type_fails_alone(entry: object) -> None:
     """An entry of another type has no id and no target, and fails alone."""
     found = parse({"deployments": [entry, deployment("b")]})
     assert paths(found) == ["deployments[0]"]

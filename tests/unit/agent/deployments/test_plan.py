@@ -92,7 +92,7 @@ def test_a_result_that_was_held_back_is_sent_when_it_is_wanted_again() -> None:
 
 
 @pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED])
-def test_what_is_done_is_never_done_again(state: State) -> None:
+def test_finished_deployment_never_runs_again(state: State) -> None:
     """A known id never runs twice."""
     assert plan_in(state).verb is Verb.SKIP
 
@@ -102,17 +102,17 @@ def test_a_refused_result_is_explained() -> None:
     assert "HTTP 404 Not Found" in plan_in(State.REFUSED, trouble="HTTP 404 Not Found").reason
 
 
-def test_what_was_only_accepted_is_run() -> None:
+def test_accepted_deployment_is_run() -> None:
     """An accepted deployment has surely not been started, and is run."""
     assert plan_in(State.ACCEPTED).verb is Verb.RUN
 
 
-def test_what_is_running_is_followed() -> None:
+def test_running_deployment_is_followed() -> None:
     """A running deployment is followed, whatever the metadata says."""
     assert plan_in(State.RUNNING, again=True).verb is Verb.RESUME
 
 
-def test_what_is_running_is_followed_when_it_has_left_the_metadata() -> None:
+def test_running_deployment_is_followed_after_it_left() -> None:
     """A running deployment that has left is followed to its end, before all others."""
     (gone,) = parse(deployment("gone"))
     steps = plan.make(parse(deployment("a")), known(entry(gone, State.RUNNING)))
@@ -360,7 +360,7 @@ def test_deployments_that_answer_nobody_supersede_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
-def test_what_is_settled_is_not_superseded(state: State) -> None:
+def test_settled_deployment_is_not_superseded(state: State) -> None:
     """Of it nothing will be sent any more."""
     (gone,) = parse(deployment("gone"))
     assert plan.superseded([], {"test"}, {"gone": entry(gone, state)}) == []

@@ -81,7 +81,7 @@ def test_nothing_begins_while_it_is_held_or_waits_for_a_reboot() -> None:
     assert rebooting.next([], 9) is None
 
 
-def test_what_is_dropped_does_not_begin() -> None:
+def test_dropped_deployment_does_not_begin() -> None:
     """A dropped deployment does not begin, and no longer counts as a waiting DELETE."""
     waiting = queue(step("a", "DELETE"), step("b"))
     waiting.drop("a")

@@ -142,7 +142,7 @@ def test_base64_of_user_and_secret_is_hidden(user: str, secret: str) -> None:
         assert found == f"Authorization: Basic {written[:begin]}{MASK}{'=' * written.count('=')}\n"
 
 
-def test_what_curl_shows_of_a_password_is_hidden() -> None:
+def test_password_in_the_output_of_curl_is_hidden() -> None:
     """With -v it prints the header that it sends."""
     server = SignalServer()
     server.start()
@@ -192,12 +192,12 @@ def test_half_of_a_secret_waits_for_the_rest_in_every_form(write: Callable[[str]
 @pytest.mark.parametrize(
     "text", ["begun\n", "begun\n\n  ", "100%", "a\\", "it's said'", "a & ", 'x"', "line\r\n", "&amp;"]
 )
-def test_what_begins_no_secret_does_not_wait(text: str) -> None:
+def test_line_without_the_beginning_of_a_secret_is_shown_at_once(text: str) -> None:
     """A line that has ended is shown, though it might go on in one that is folded, or with an escape."""
     assert Secrets([SPECIAL, "several words, it's 'quoted' \"twice\" & more", KEY[5:]]).begun(text) == 0
 
 
-def test_what_touches_is_hidden_as_one() -> None:
+def test_adjacent_secrets_are_masked_as_one() -> None:
     """Adjacent and overlapping secrets are masked as one."""
     assert Secrets(["abcdef", "defghi"]).hide("abcdefghi abcdefabcdef") == f"{MASK} {MASK}"
 

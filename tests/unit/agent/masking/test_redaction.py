@@ -102,7 +102,7 @@ def test_base64_is_hidden_whatever_the_length(length: int) -> None:
 
 
 @pytest.mark.parametrize("part", ["c2ln%2Bbm%2Fk%3D", "c2ln+bm/k=", "0123456789abcdef", URL])
-def test_what_makes_a_signed_url_secret_is_hidden_by_itself(part: str) -> None:
+def test_signature_of_a_signed_url_is_hidden_alone(part: str) -> None:
     """The signature and the key, as they stand in it and decoded."""
     assert redact(f"<{part}>", deploy_signal_id=URL) == f"<{MASK}>"
 
@@ -138,7 +138,7 @@ def test_a_secret_within_another_leaves_nothing_of_it() -> None:
         ("the first\nline, the sec", 23),
     ],
 )
-def test_what_may_be_half_of_a_secret_is_known(text: str, length: int) -> None:
+def test_beginning_of_a_secret_is_recognised(text: str, length: int) -> None:
     """At the end of what was printed so far; of a secret of several lines, also the lines that are there."""
     found = parse(db_password="hunter22", key={"value": "the first\nline, the second\nline", "hidden": True})
     assert beginning(found)(text) == length
@@ -152,12 +152,12 @@ def test_white_space_at_the_end_of_a_secret_does_not_count(secret: str, end: str
     assert redact(f"it is {secret}.", db_password=f"\n{secret}{end}") == f"it is {MASK}."
 
 
-def test_white_space_is_no_secret() -> None:
+def test_white_space_is_not_masked() -> None:
     """A text without its spaces is none."""
     assert redact("a       b", db_password="      ") == "a       b"
 
 
-def test_what_a_stack_says_is_secret_is_hidden_as_if_its_name_told_so() -> None:
+def test_secret_declared_by_a_stack_is_hidden() -> None:
     """In what was printed and in what people are shown; a declared output keeps it, as another resource may need it."""
     entry = {"id": "a", "inputs": [{"name": "x", "value": "db://hunter22@h"}], "outputs": [{"name": "out"}]}
     for secrets in (["hunter22"], [{"a": ["hunter22"]}]):
@@ -169,7 +169,7 @@ def test_what_a_stack_says_is_secret_is_hidden_as_if_its_name_told_so() -> None:
 
 
 @pytest.mark.parametrize("secrets", ["hunter22", {"a": "hunter22"}, None, 7])
-def test_what_says_otherwise_what_is_secret_means_nothing(secrets: object) -> None:
+def test_only_a_list_of_secrets_counts(secrets: object) -> None:
     """Only a list does: Heat itself has no such key."""
     found = metadata.parse(Document(source="test", content=[{"id": "a", "secrets": secrets}])).deployments[0]
     assert redactor(found)("deploy_stdout", "hunter22") == "hunter22"
@@ -188,6 +188,6 @@ def test_a_concealer_knows_which_secrets_are_in_a_value() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", "a", "abc"])
-def test_what_is_too_short_to_hide_leaves_the_text_as_it_is(secret: str) -> None:
+def test_short_secret_is_not_masked(secret: str) -> None:
     """To mask every «a» would destroy the text and hide nothing."""
     assert redact("abc a", db_password=secret) == "abc a"

@@ -58,7 +58,7 @@ def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
     wait_until(lambda: status(collector) != psutil.STATUS_STOPPED)
 
 
-def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> None:
+def test_collector_with_running_work_is_not_stopped(collector: Unit, tmp_path: Path) -> None:
     """A collector with running work is not stopped, so that it sees the end of it."""
     (tmp_path / "change").touch()
     wait_until(lambda: bool(survey.commands(collector)))
@@ -77,7 +77,7 @@ def test_what_it_has_begun_is_waited_for(collector: Unit, tmp_path: Path) -> Non
         assert status(collector) == psutil.STATUS_STOPPED
 
 
-def test_one_that_a_unit_leaves_is_ended(collector: Unit) -> None:
+def test_process_that_a_unit_leaves_is_ended(collector: Unit) -> None:
     """A process that a unit leaves behind is ended, also while it is stopped."""
     with contextlib.ExitStack() as held:
         assert freeze.still(collector, held) == ""

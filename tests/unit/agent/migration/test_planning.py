@@ -181,7 +181,7 @@ def test_a_timer_goes_before_what_it_starts() -> None:
     ],
 )
 @pytest.mark.parametrize("without_scripts", [False, True])
-def test_what_stands_in_the_way(values: dict[str, Any], sentence: str, without_scripts: bool) -> None:
+def test_obstacle_refuses_the_migration(values: dict[str, Any], sentence: str, without_scripts: bool) -> None:
     """An obstacle refuses the migration, whichever options are given."""
     plan = planning.plan(found(**values), without_scripts=without_scripts)
     assert plan.refused
@@ -250,7 +250,7 @@ def test_work_of_theirs_is_waited_for_even_where_no_unit_runs() -> None:
         ("heat cfn", "'heat'"),
     ],
 )
-def test_what_is_on_their_command_line(words: str, named: str) -> None:
+def test_unused_option_is_named_without_its_value(words: str, named: str) -> None:
     """An option that the agent does not use is named without its value, which may be a secret."""
     theirs = replace(THEIRS, commands=(("/bin/python3", "/bin/os-collect-config", *words.split()),))
     plan = planning.plan(found(old_units=(theirs,)))
@@ -281,7 +281,7 @@ TEMPLATES = Path("/usr/libexec/os-apply-config/templates")
         ),
     ],
 )
-def test_what_nobody_will_do_any_more(values: dict[str, Any], sentence: str) -> None:
+def test_lost_work_refuses_the_migration(values: dict[str, Any], sentence: str) -> None:
     """Work that would no longer be done refuses the migration; with the option, it is a warning."""
     plan = planning.plan(found(**values))
     asked = planning.plan(found(**values), without_scripts=True)
@@ -292,7 +292,7 @@ def test_what_nobody_will_do_any_more(values: dict[str, Any], sentence: str) -> 
     assert sentence in says(asked, Verdict.WARNING)
 
 
-def test_heat_agents_own_scripts_and_templates_are_no_loss() -> None:
+def test_scripts_of_heat_agents_do_not_refuse_the_migration() -> None:
     """The agent does what they do; so they stand in nobody's way."""
     scripts = tuple(BASE / "configure.d" / each for each in sorted(planning.SCRIPTS))
     templates = tuple(TEMPLATES / each for each in planning.TEMPLATES)
@@ -315,7 +315,7 @@ def test_who_carries_out_which_tool() -> None:
     assert "the agent has its own hooks for puppet →" in said
 
 
-def test_what_becomes_of_what_was_done() -> None:
+def test_finished_deployments_do_not_run_again_after_the_migration() -> None:
     """Finished deployments do not run again, and interrupted ones are named with the command to run them."""
     names = ("a b", *(f"d{number}" for number in range(8)))
     done = (*names, "d8", "d9", "half")
@@ -327,7 +327,7 @@ def test_what_becomes_of_what_was_done() -> None:
     assert "containers of d1 will not be cleaned up" in warnings
 
 
-def test_what_heat_agents_have_passed_over() -> None:
+def test_deployments_skipped_by_heat_agents_are_named() -> None:
     """Deployments that heat-agents skipped silently are named, because the agent would run them."""
     plan = planning.plan(found(deployed=Path("/d"), undone=("d1", "d2")))
     warnings = says(plan, Verdict.WARNING)
@@ -336,7 +336,7 @@ def test_what_heat_agents_have_passed_over() -> None:
     assert not plan.refused
 
 
-def test_what_else_is_said(tmp_path: Path) -> None:
+def test_plan_shows_running_work_and_settings(tmp_path: Path) -> None:
     """The plan shows running work, extra lines of their unit, and their settings that apply."""
     path = tmp_path / "os-collect-config.conf"
     path.write_text(

@@ -48,7 +48,7 @@ def test_a_reply_is_passed_on_as_it_is(tmp_path: Path, reply: Reply) -> None:
 
 
 @pytest.mark.parametrize("stdout", ["", " \n"])
-def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
+def test_missing_reply_is_a_failure(tmp_path: Path, stdout: str) -> None:
     """Nothing is known of what the hook did; its log may tell."""
     reply = finish(tmp_path, stdout, "its log\n")
     assert reply["deploy_status_code"] == UNKNOWN
@@ -61,7 +61,7 @@ def test_no_reply_is_no_success(tmp_path: Path, stdout: str) -> None:
     ["hello", "[]", "7", '"text"', "null", '{"deploy_status_code": 0', "[" * 100_000, "{}{}", b"\xff\xfe", "\0"],
     ids=lambda value: ascii(value)[:12],
 )
-def test_a_reply_that_is_no_object_is_no_success(tmp_path: Path, stdout: bytes | str) -> None:
+def test_reply_of_a_wrong_type_is_a_failure(tmp_path: Path, stdout: bytes | str) -> None:
     """The output is in the result, for people to read."""
     reply = finish(tmp_path, stdout)
     assert reply["deploy_status_code"] == UNKNOWN
@@ -84,7 +84,7 @@ def test_a_reply_with_what_json_cannot_say_can_still_be_sent(tmp_path: Path, num
         *(f', "deploy_status_code": {c}' for c in ("true", '"x"', "[]", '""', '"1.5"')),
     ],
 )
-def test_a_reply_without_a_status_code_is_no_success(tmp_path: Path, code: str) -> None:
+def test_reply_without_a_status_code_is_a_failure(tmp_path: Path, code: str) -> None:
     """To Heat it would be one; what the reply says besides is kept."""
     reply = finish(tmp_path, f'{{"deploy_stdout": "o", "deploy_stderr": "e", "out": 1{code}}}')
     assert reply["deploy_status_code"] == UNKNOWN
@@ -112,7 +112,7 @@ def test_a_failure_that_a_dying_hook_explains_is_its_own(tmp_path: Path) -> None
     assert finish(tmp_path, json.dumps(given), "", 1) == given
 
 
-def test_a_reply_that_is_too_long_to_hold_is_no_success(tmp_path: Path) -> None:
+def test_oversized_reply_is_a_failure(tmp_path: Path) -> None:
     """A reply that is too long is not read, and is a failure."""
     with (tmp_path / "stdout").open("wb") as file:
         file.truncate(10 * 1024**3)

@@ -47,6 +47,6 @@ def test_of_a_component_the_options_of_the_tool_say_it() -> None:
     assert not may_rerun(config=component, group="component", options={"script": {}, "idempotent": True})
 
 
-def test_what_cannot_be_chosen_any_more_is_not_run_again() -> None:
+def test_deployment_without_a_config_is_not_run_again() -> None:
     """A deployment whose config can no longer be selected is not run again."""
     assert not may_rerun(config={}, group="component", options={"idempotent": True})

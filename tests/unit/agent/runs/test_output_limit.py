@@ -65,7 +65,7 @@ def test_the_first_look_is_soon(clock: Clock) -> None:
     ("taken", "limit", "seconds"),
     [(0, LIMIT, 2), (LIMIT // 8, LIMIT, 2), (LIMIT // 2, LIMIT, 0.2), (LIMIT // 2, 0, 2)],
 )
-def test_what_prints_much_is_looked_at_more_often(
+def test_noisy_runs_are_checked_more_often(
     tmp_path: Path, clock: Clock, taken: int, limit: int, seconds: float
 ) -> None:
     """Whichever of the runs it is; unless there is no limit."""
@@ -94,7 +94,7 @@ def test_all_streams_of_a_run_are_shortened(tmp_path: Path, report: mock.Mock) -
     report.warn.assert_not_called()
 
 
-def test_what_cannot_be_shortened_is_said_once(
+def test_output_that_cannot_be_shortened_is_reported_once(
     tmp_path: Path, report: mock.Mock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Output that cannot be shortened is reported once, and the run continues: some file systems have no holes."""

@@ -64,7 +64,7 @@ def test_an_error_output_that_was_produced_is_failure(text: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["out", "undeclared"])
-def test_another_output_is_no_failure(name: str) -> None:
+def test_other_outputs_do_not_fail_a_run(name: str) -> None:
     """Any value of another output is no failure."""
     assert not make({"deploy_status_code": 0, name: "error"}).failed
 
@@ -185,7 +185,7 @@ def test_a_reply_of_many_long_values_keeps_its_status_code() -> None:
 
 
 @pytest.mark.parametrize("code", [0, 3])
-def test_a_reply_of_too_many_names_fits_and_is_no_success(code: int) -> None:
+def test_reply_with_too_many_names_is_a_failure(code: int) -> None:
     """Where the names alone are too long for a signal, what was asked for cannot be delivered."""
     values: Reply = {f"output number {index}": "" for index in range(100_000)}
     found = make({**values, "deploy_status_code": code})

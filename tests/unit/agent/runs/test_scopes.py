@@ -41,7 +41,7 @@ def test_limits_are_told_as_systemd_has_them() -> None:
     assert not {each.partition("=")[0] for each in properties(Scope("x", {}))} & {"MemoryMax", "CPUQuota", "TasksMax"}
 
 
-def test_what_it_says_of_itself_is_one_plain_line() -> None:
+def test_description_of_a_scope_is_one_line() -> None:
     """The description of a scope is one plain line, whatever the name of the deployment contains."""
     said = next(each for each in scopes.words("d1.7", Scope("a\nb\x1b[1m\0é", {})) if "description" in each)
     assert said == "--description=a?b?[1m??"

@@ -47,7 +47,7 @@ def read(path: Path) -> list[tuple[int, bytes]]:
             offset += left_out + len(block)
 
 
-def test_what_is_too_long_loses_its_middle(tmp_path: Path) -> None:
+def test_long_stream_loses_its_middle(tmp_path: Path) -> None:
     """The beginning and the end stay where they are, and take no more room than they may."""
     path = tmp_path / "stdout"
     content = long(path, 10 * MEBI)
@@ -59,7 +59,7 @@ def test_what_is_too_long_loses_its_middle(tmp_path: Path) -> None:
     assert shown[-MEBI:] == content[-MEBI:]
 
 
-def test_what_is_left_out_is_passed_over(tmp_path: Path) -> None:
+def test_omitted_bytes_are_skipped_and_counted(tmp_path: Path) -> None:
     """No reader sees the zeros of the hole; it is known how many bytes they are."""
     path = tmp_path / "stdout"
     content = long(path, 10 * MEBI)
@@ -70,7 +70,7 @@ def test_what_is_left_out_is_passed_over(tmp_path: Path) -> None:
     assert len([left_out for left_out, _ in parts if left_out]) == 1
 
 
-def test_what_still_grows_goes_on_at_its_end(tmp_path: Path) -> None:
+def test_growing_stream_can_be_shortened_repeatedly(tmp_path: Path) -> None:
     """A stream that is opened to append can grow and be shortened again and again."""
     path = tmp_path / "stdout"
     long(path, 6 * MEBI)
@@ -86,7 +86,7 @@ def test_what_still_grows_goes_on_at_its_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 64 * MEBI])
-def test_what_is_short_enough_stays(tmp_path: Path, limit: int) -> None:
+def test_short_stream_is_unchanged(tmp_path: Path, limit: int) -> None:
     """A stream within the limit, or without a limit, is unchanged."""
     path = tmp_path / "stdout"
     path.write_bytes(b"x" * 5 * MEBI)
@@ -104,7 +104,7 @@ def test_a_small_limit_leaves_what_results_need(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [lambda _: None, Path.mkdir, os.mkfifo])
-def test_what_is_no_file_is_left_alone(tmp_path: Path, make: object) -> None:
+def test_stream_other_than_a_file_is_left_alone(tmp_path: Path, make: object) -> None:
     """The command may have done anything to its own folder."""
     path = tmp_path / "stdout"
     assert callable(make)

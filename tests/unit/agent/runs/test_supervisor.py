@@ -420,7 +420,7 @@ def test_a_run_that_will_not_end_is_killed_with_all_that_it_started(runs: Runs) 
     wait_until(lambda: runs.living() == [])
 
 
-def test_what_is_left_of_a_run_that_was_ended_goes_too(runs: Runs) -> None:
+def test_leftover_processes_of_an_ended_run_are_ended(runs: Runs) -> None:
     """The command obeys, what it started does not."""
     running = runs.shell("sh -c \"trap '' TERM; echo x >begun; while :; do sleep 1; done\" & wait")
     wait_until(runs.made("begun"))
@@ -459,7 +459,7 @@ def test_the_folder_of_a_run_is_for_nobody_else_and_begins_empty(runs: Runs) -> 
     assert runs.recorded() == ""
 
 
-def test_what_a_run_was_given_does_not_stay(runs: Runs) -> None:
+def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
     """Inputs may be secrets; its streams and how it ended are kept."""
     runs.end(runs.shell("echo out; exit 3"))
     (runs.folder / "inputs.json").touch()

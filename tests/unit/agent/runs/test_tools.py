@@ -59,7 +59,7 @@ def test_a_tool_without_a_hook_is_not_found(tmp_path: Path, tool: str) -> None:
     assert Tools([install(tmp_path, "mine")]).find(tool) is None
 
 
-def test_a_folder_is_no_hook(tmp_path: Path) -> None:
+def test_folder_does_not_hide_a_built_in_hook(tmp_path: Path) -> None:
     """A folder is not a hook, and does not hide a built-in one."""
     (tmp_path / "mine").mkdir()
     assert Tools([tmp_path]).find("mine") is None

@@ -18,7 +18,7 @@ from heat_config_agent.settings.effective import (
 from heat_config_agent.settings.layers import Layer
 
 
-def test_what_is_given_wins_over_the_environment_and_that_over_what_is_usual(tmp_path: Path) -> None:
+def test_option_wins_over_environment_and_default(tmp_path: Path) -> None:
     """For the state directory, as for all else."""
     environ = {"HEAT_CONFIG_AGENT_STATE": "/from/environment", "HOME": "/home/me"}
     assert make(environ, state=tmp_path).state == tmp_path
@@ -224,7 +224,7 @@ def test_a_file_that_is_named_is_the_only_one(etc: Path) -> None:
     assert make(environ, config=path, state=Path("/given")).state == Path("/given")
 
 
-def test_what_is_wrong_in_our_own_file_is_refused_and_in_anothers_is_said(etc: Path) -> None:
+def test_mistake_is_refused_in_our_file_and_reported_in_others(etc: Path) -> None:
     """With the file and the line."""
     (etc.parent / "os-collect-config.conf").write_text("[DEFAULT]\nsplay = x\n")
     [warning] = make({}, state=etc.parent).warnings

@@ -68,7 +68,7 @@ def test_any_other_host_is_not(url: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["*", "*.", "https://a.example", "a/b", "-x", "a:port", "10.0.0.1/8", "*.*.a"])
-def test_a_word_that_is_no_host_is_a_mistake(word: str) -> None:
+def test_invalid_host_is_a_mistake(word: str) -> None:
     """A rule that means something else than its author thinks would fall open."""
     with pytest.raises(ValueError, match="network: expected HOST"):
         policy.parse("/p", f"[policy]\nnetwork = {word}\n")

@@ -117,7 +117,7 @@ def test_a_secret_is_in_no_mistake(tmp_path: Path) -> None:
         ("<html>\n", "line 1: expected a section such as [agent], and below it «name = value»"),
     ],
 )
-def test_what_has_not_the_form_is_refused(tmp_path: Path, text: str, said: str) -> None:
+def test_malformed_line_is_refused(tmp_path: Path, text: str, said: str) -> None:
     """With its line."""
     with pytest.raises(UsageError, match=said.replace("[", r"\[").replace("]", r"\]")):
         read(tmp_path, text)
@@ -164,7 +164,7 @@ def test_os_collect_configs_file(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_os_collect_configs_file_misspells_is_said(tmp_path: Path, text: str, said: str) -> None:
+def test_misspelt_option_of_os_collect_config_is_reported(tmp_path: Path, text: str, said: str) -> None:
     """With what was perhaps meant, and without the value."""
     layer = read(tmp_path, text)
     [found] = layer.mistakes
@@ -173,7 +173,7 @@ def test_what_os_collect_configs_file_misspells_is_said(tmp_path: Path, text: st
     assert "geheim" not in str(found)
 
 
-def test_what_is_os_collect_configs_own_is_no_mistake(tmp_path: Path) -> None:
+def test_options_of_os_collect_config_are_accepted(tmp_path: Path) -> None:
     """Options of os-collect-config itself and of its logging are not mistakes."""
     names = ("command", "cachedir", "one_time", "log_file", "log_config_append", "debug", "use_syslog", "print")
     layer = read(tmp_path, "[DEFAULT]\n" + "".join(f"{name} = x\n" for name in names) + "[cfn]\ntimeout = 5\n")
@@ -231,7 +231,7 @@ def test_metadata_that_says_nothing(content: object) -> None:
         ({"cfn": {"path": 5}}, "os-collect-config.cfn.path"),
     ],
 )
-def test_what_is_wrong_in_metadata_is_named_and_the_rest_counts(said: object, path: str) -> None:
+def test_mistake_in_metadata_is_named_and_the_rest_counts(said: object, path: str) -> None:
     """By its path."""
     if isinstance(said, dict):
         said["splay"] = 3
@@ -262,7 +262,7 @@ def test_of_several_layers_the_first_wins() -> None:
     assert layers.merged([one, two], "both").sections == {"heat": {"auth_url": "a", "user_id": "u"}}
 
 
-def test_what_is_shown_can_be_written(tmp_path: Path) -> None:
+def test_shown_values_can_be_written_to_a_file(tmp_path: Path) -> None:
     """A value is shown in a form that means the same in a file, and that people can read."""
     shown = {each: kinds.written(each.kind, each.default) for each in SETTINGS}
     lines: dict[str, list[str]] = {}

@@ -41,7 +41,7 @@ def target(heat: SignalServer) -> Target:
     return Target(kind="url", url=heat.url())
 
 
-def test_what_is_accepted_is_sent_once(heat: SignalServer, settle: Settle) -> None:
+def test_accepted_result_is_sent_once(heat: SignalServer, settle: Settle) -> None:
     """After a result is accepted, nothing is left to wait for."""
     waiting = Delivery(Outbox(), patience=10)
     assert (waiting.busy, waiting.due) == (False, None)
@@ -52,7 +52,7 @@ def test_what_is_accepted_is_sent_once(heat: SignalServer, settle: Settle) -> No
     assert waiting.due is None
 
 
-def test_what_is_not_accepted_is_sent_again_after_a_while(heat: SignalServer, settle: Settle) -> None:
+def test_unaccepted_result_is_sent_again_later(heat: SignalServer, settle: Settle) -> None:
     """The same body, within the patience there is."""
     heat.answers.extend([Answer(503), Answer(500)])
     waiting = Delivery(Outbox(), patience=10)
@@ -151,7 +151,7 @@ def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(
     assert time.monotonic() - begun < 10
 
 
-def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settle) -> None:
+def test_dropped_result_is_not_reported(heat: SignalServer, settle: Settle) -> None:
     """A dropped result is not reported, whatever the pending request returns."""
     heat.answers.append(Answer(503))
     waiting = Delivery(Outbox(), patience=10)
@@ -161,7 +161,7 @@ def test_what_is_dropped_is_not_heard_of_again(heat: SignalServer, settle: Settl
     assert settle(waiting) == []
 
 
-def test_what_is_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: Settle) -> None:
+def test_result_dropped_before_its_turn_is_not_sent(heat: SignalServer, settle: Settle) -> None:
     """A result that waits behind another for a slow server may be superseded meanwhile."""
     heat.answers.append(Answer(delay=0.5))
     waiting = Delivery(Outbox(), patience=10)

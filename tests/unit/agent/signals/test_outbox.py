@@ -248,7 +248,7 @@ def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, hea
         (Answer(status=302, headers={"Location": "/elsewhere"}), Outcome("a", Fate.RETRY, "HTTP 302 Found")),
     ],
 )
-def test_what_a_server_says_against_it_is_the_outcome(
+def test_refusal_of_a_server_is_the_outcome(
     outbox: Outbox, collect: Collect, heat: SignalServer, answer: Answer, outcome: Outcome
 ) -> None:
     """A redirect is not followed: it would turn a signal into a mere look."""
@@ -377,7 +377,7 @@ def test_a_server_can_be_expected(
     assert made == [heat.origin]
 
 
-def test_what_stands_in_the_way_of_an_expected_server_is_said_of_the_result(
+def test_problem_of_an_expected_server_is_reported_with_the_result(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A problem during preparation is reported only if it still exists when the result is sent."""

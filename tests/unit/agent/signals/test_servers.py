@@ -74,7 +74,7 @@ def test_zaqar_is_told_as_its_api_wants_it(openstack: cloud.Cloud, send: Send) -
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("status", [403, 404, 410, 413, 422])
-def test_what_a_service_refuses_for_good_is_refused(openstack: cloud.Cloud, send: Send, kind: str, status: int) -> None:
+def test_final_refusal_of_a_service_is_final(openstack: cloud.Cloud, send: Send, kind: str, status: int) -> None:
     """The stack may be gone."""
     openstack.service.always = Answer(status)
     (outcome,) = send(target(openstack, kind)).values()
@@ -83,7 +83,9 @@ def test_what_a_service_refuses_for_good_is_refused(openstack: cloud.Cloud, send
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("status", [302, 400, 401, 409, 429, 500, 502, 503])
-def test_what_a_service_may_yet_take_is_kept(openstack: cloud.Cloud, send: Send, kind: str, status: int) -> None:
+def test_temporary_refusal_of_a_service_keeps_the_result(
+    openstack: cloud.Cloud, send: Send, kind: str, status: int
+) -> None:
     """Heat's users come and go, and it may be at work on the stack."""
     headers = {"Location": openstack.keystone.origin, "Retry-After": "7"}
     openstack.service.answers.append(Answer(status, headers))

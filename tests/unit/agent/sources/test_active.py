@@ -102,7 +102,7 @@ def urls(place: Place) -> list[str]:
     return [str(key.values["metadata_url"]) for key in place.asked.found if isinstance(key, Transport)]
 
 
-def test_what_the_metadata_says_is_used_beside_what_works_until_it_works_itself(place: Place) -> None:
+def test_settings_of_metadata_are_tried_next_to_working_ones(place: Place) -> None:
     """The metadata's settings are used next to working ones until they work themselves, also after a restart."""
     place.start(OWN)
     assert urls(place) == ["http://old"]
@@ -119,7 +119,7 @@ def test_what_the_metadata_says_is_used_beside_what_works_until_it_works_itself(
     assert urls(place) == ["http://new"]
 
 
-def test_what_was_learned_is_given_up_when_it_is_refused(place: Place) -> None:
+def test_refused_settings_of_metadata_are_dropped(place: Place) -> None:
     """Refused settings from the metadata are dropped for the machine's own, but not while a server is only away."""
     place.start(OWN)
     place.metadata(**NEW)
@@ -181,7 +181,7 @@ def test_the_least_interval_is_never_longer_than_the_longest(place: Place) -> No
     assert (place.asked.schedule.least, place.asked.schedule.most) == (5, 5)
 
 
-def test_what_the_instance_was_given_is_asked_until_heat_answers(place: Place) -> None:
+def test_sources_of_the_instance_are_polled_until_heat_answers(place: Place) -> None:
     """Sources that the instance was created with are polled until Heat answers, and not after that."""
     place.start("collectors = heat_local, request\n")
     assert place.asked.names == [("heat_local", "")]
@@ -265,7 +265,7 @@ def test_an_older_place_that_names_the_known_one_only_redirects(place: Place) ->
     assert not place.steering.only_redirects(old, document)
 
 
-def test_what_a_message_said_last_is_known_after_a_restart(place: Place) -> None:
+def test_last_message_of_a_queue_survives_a_restart(place: Place) -> None:
     """A queue says it only once, and what it said has perhaps never worked yet."""
     place.start(OWN)
     place.answered("request")

@@ -282,7 +282,7 @@ LAUGHS = (
         (described("{'a': 1}"), "it is not JSON: line 1, column 2"),
     ],
 )
-def test_what_is_no_metadata_is_said(heat: SignalServer, body: bytes, says: str) -> None:
+def test_invalid_answer_is_reported(heat: SignalServer, body: bytes, says: str) -> None:
     """An answer that is not metadata is reported, and not used."""
     heat.always = Answer(body=body)
     said = str(trouble(source(heat)))
@@ -390,7 +390,7 @@ def test_a_server_that_does_not_know_the_time_says_nothing_about_ours(
     "message",
     [f"No such key: {KEY}", "Cannot GET /v1/?Action=x&amp;Signature=abc", "\x1b[31mred" * 1000, "long " * 10_000],
 )
-def test_what_heat_says_is_not_repeated_without_a_look(heat: SignalServer, message: str) -> None:
+def test_message_of_heat_is_cleaned_before_it_is_repeated(heat: SignalServer, message: str) -> None:
     """Heat's message is shortened and cleaned, because it may contain our own request."""
     heat.always = Answer(403, body=wrong("AccessDenied", message))
     said = str(trouble(source(heat)))

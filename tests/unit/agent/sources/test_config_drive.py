@@ -105,7 +105,7 @@ def test_metadata_is_found_in_it(data: bytes) -> None:
         b"Content-Type: multipart/mixed; boundary=x\n\n" + b"--x\nContent-Type: multipart/mixed; boundary=x\n\n" * 3000,
     ],
 )
-def test_what_is_for_others_is_no_mistake(data: bytes) -> None:
+def test_data_for_other_programs_is_ignored(data: bytes) -> None:
     """Data for other programs is not a mistake, nor is damaged data with an unknown recipient."""
     assert user_data.content(data, "it") is None
 
@@ -153,7 +153,7 @@ def filled(path: Path, data: bytes | None = json.dumps(METADATA).encode()) -> Pa
     return path
 
 
-def test_no_drive_is_no_document() -> None:
+def test_missing_drive_gives_no_document() -> None:
     """Most instances have none; that is no trouble."""
     asked = source()
     assert asked.collect() is None
@@ -175,7 +175,7 @@ def test_a_mounted_drive_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("data", [None, b"#!/bin/sh\n"])
-def test_a_drive_without_metadata_for_us_is_no_document(tmp_path: Path, data: bytes | None) -> None:
+def test_drive_without_our_metadata_gives_no_document(tmp_path: Path, data: bytes | None) -> None:
     """User data is for many programs, and need not be there."""
     assert source(filled(tmp_path, data)).collect() is None
 

@@ -83,7 +83,7 @@ def test_a_mistake_is_reported_with_its_place(text: str, name: str, place: str) 
         "a: !!python/object/apply:os.system ['true']",
     ],
 )
-def test_what_json_cannot_say_is_refused(text: str) -> None:
+def test_value_outside_json_is_refused(text: str) -> None:
     """No such value could be given to a hook, or sent."""
     with pytest.raises(UsageError, match="cannot read x"):
         load(text)
@@ -158,7 +158,7 @@ def test_a_file_is_a_document_under_its_path(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe\0", b"\x80", b"\0\0\0\0", b"\x1b[2J", bytes(range(256))])
-def test_a_file_that_is_no_text_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
     """In one sentence."""
     path = tmp_path / "a.json"
     path.write_bytes(content)

@@ -32,7 +32,7 @@ def test_a_document_is_kept_for_the_next_start(tmp_path: Path) -> None:
     assert Documents(tmp_path).held == first.held == {}
 
 
-def test_one_that_is_no_metadata_takes_no_others_place() -> None:
+def test_invalid_document_replaces_no_valid_one() -> None:
     """A document that is not metadata replaces no good one, and is reported."""
     nonsense: tuple[object, ...] = (None, "text", 5, {}, {"deployments": {}})
     for content in nonsense:
@@ -41,7 +41,7 @@ def test_one_that_is_no_metadata_takes_no_others_place() -> None:
     assert refusal("heat", metadata.parse(Document(source="heat", content=GOOD))) == ""
 
 
-def test_one_without_deployments_takes_none_away(tmp_path: Path) -> None:
+def test_document_of_settings_alone_removes_no_deployment(tmp_path: Path) -> None:
     """A document of settings alone removes no deployment; an empty list does."""
     documents = Documents(tmp_path)
     documents.take(Document(source="heat", content={"deployments": [{"id": "d1"}], "os-collect-config": {}}))
@@ -77,7 +77,7 @@ def test_a_file_that_is_none_is_set_aside(tmp_path: Path, content: bytes) -> Non
     assert (documents.held, Documents(tmp_path).warnings) == ({}, [])
 
 
-def test_one_that_cannot_be_kept_is_in_force_all_the_same(tmp_path: Path) -> None:
+def test_document_that_cannot_be_stored_is_used_with_a_warning(tmp_path: Path) -> None:
     """A document that cannot be stored is used, with a warning that a restart would lose it."""
     (tmp_path / "documents").write_text("a file")
     documents = Documents(tmp_path)

@@ -163,7 +163,7 @@ def test_nothing_is_taken_over_to_another_instance(service: Service) -> None:
 
 
 @pytest.mark.parametrize("text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None])
-def test_user_data_for_others_or_none_is_no_document(service: Service, text: bytes | None) -> None:
+def test_user_data_of_other_programs_gives_no_document(service: Service, text: bytes | None) -> None:
     """User data for other programs, or none, is no document, and is not fetched again each time."""
     service.user_data = text
     asked = source(service.url)
@@ -196,7 +196,7 @@ def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: byt
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 500, 503])
-def test_what_is_no_answer_is_said(service: Service, status: int) -> None:
+def test_failed_answer_is_reported(service: Service, status: int) -> None:
     """A failed answer is reported, and the service is asked again when it is back."""
     service.status = status
     asked = source(service.url)
@@ -206,7 +206,7 @@ def test_what_is_no_answer_is_said(service: Service, status: int) -> None:
     assert asked.collect() is not None
 
 
-def test_a_web_page_is_no_user_data(service: Service) -> None:
+def test_web_page_in_place_of_user_data_is_reported(service: Service) -> None:
     """Something else is in the place of the service, and that is said: it does not mean that there is none."""
     service.user_data = b"<!DOCTYPE html><html><p>Please log in.</p></html>"
     with pytest.raises(SourceError, match="it is a web page"):

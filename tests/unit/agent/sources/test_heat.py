@@ -52,7 +52,7 @@ def test_the_metadata_is_the_document(openstack: cloud.Cloud) -> None:
     assert (asked.verb, asked.path) == ("GET", "/v1/p1/stacks/stack/0a1b/resources/server/metadata")
 
 
-def test_what_has_not_changed_is_the_same_document_for_one_request(openstack: cloud.Cloud) -> None:
+def test_unchanged_metadata_is_the_same_object(openstack: cloud.Cloud) -> None:
     """Unchanged metadata is the same object, so the caller need not look at it again."""
     heat = source(openstack)
     first = heat.collect()

@@ -59,7 +59,7 @@ def test_all_files_are_for_the_owner_alone(tmp_path: Path) -> None:
     assert not asked.trouble
 
 
-def test_what_is_not_plainly_ours_is_not_changed_but_said(tmp_path: Path) -> None:
+def test_foreign_file_is_reported_and_not_changed(tmp_path: Path) -> None:
     """Through a symbolic link, or under another name, it may be anybody's file."""
     for make in (os.symlink, os.link):
         target = written(tmp_path / f"target-{make.__name__}")
@@ -72,7 +72,7 @@ def test_what_is_not_plainly_ours_is_not_changed_but_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount anything")
-def test_what_cannot_be_changed_is_used_and_said_once(tmp_path: Path) -> None:
+def test_file_on_a_read_only_disk_is_used_and_reported_once(tmp_path: Path) -> None:
     """As on a file system that is read-only: others can read the file, and that stays true."""
     path = written(tmp_path / "data")
     if subprocess.run(["mount", "-o", "bind", tmp_path, tmp_path], capture_output=True, check=False).returncode:
@@ -131,7 +131,7 @@ def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
         ("<html>down for maintenance</html>", "not a JSON object"),
     ],
 )
-def test_what_cannot_be_understood_is_said_with_its_place(tmp_path: Path, text: str, problem: str) -> None:
+def test_mistake_is_reported_with_its_position(tmp_path: Path, text: str, problem: str) -> None:
     """A mistake is reported with its position and without the content; once corrected, the file is used."""
     path = written(tmp_path / "data", text)
     asked = source(path)
@@ -154,7 +154,7 @@ def test_a_damaged_copy_does_not_hide_the_good_one(tmp_path: Path) -> None:
     assert f"cannot read {tmp_path}: it is not a file; cannot read {bad}: line 1" in asked.trouble
 
 
-def test_bytes_that_are_no_text_are_contained(tmp_path: Path) -> None:
+def test_binary_garbage_is_contained(tmp_path: Path) -> None:
     """As after a power cut."""
     path = tmp_path / "data"
     path.write_bytes(b"\x00\xff" * 50)

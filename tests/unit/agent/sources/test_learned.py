@@ -15,7 +15,7 @@ SAID = Layer(
 CFN = {"access_key_id": "k", "secret_access_key": "s", "stack_name": "n", "path": ("server.Metadata",)}
 
 
-def test_what_was_learned_is_there_at_the_next_start(tmp_path: Path) -> None:
+def test_learned_settings_survive_a_restart(tmp_path: Path) -> None:
     """As it was, for nobody else's eyes."""
     [teacher] = transports.level(Layer("b", {"cfn": CFN})).transports
     saved = learned.save(tmp_path, SAID, "digest", teacher)

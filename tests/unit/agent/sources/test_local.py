@@ -72,7 +72,7 @@ def test_each_file_may_have_a_signed_list_of_its_configs(tmp_path: Path) -> None
     assert found.signed_configs == tuple(f"heat-config-configs\n{each}" for each in ("one", "two", "three"))
 
 
-def test_no_directory_is_no_document(tmp_path: Path) -> None:
+def test_missing_directory_gives_no_document(tmp_path: Path) -> None:
     """An instance need not have one; an empty one has no deployments, and that is an answer."""
     asked = local(tmp_path / "local-data")
     assert asked.collect() is None
@@ -81,7 +81,7 @@ def test_no_directory_is_no_document(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bad", ['{"deployments": [', "", "7", '{"deployments": {}}', '{"heat_template_version": "x"}'])
-def test_one_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
+def test_bad_file_does_not_hide_the_others(tmp_path: Path, bad: str) -> None:
     """The bad file is named, and the others are used."""
     put(tmp_path / "a.json", "1")
     (tmp_path / "b.json").write_text(bad)
@@ -106,7 +106,7 @@ def test_a_directory_or_a_pipe_with_the_name_of_a_file_is_a_bad_file(tmp_path: P
     assert asked.trouble == "; ".join(broken)
 
 
-def test_what_a_file_said_counts_until_it_can_be_read_again(tmp_path: Path) -> None:
+def test_unreadable_file_keeps_its_last_content(tmp_path: Path) -> None:
     """A half-written file must not have its deployments undone; a removed one must."""
     put(tmp_path / "a.json", "1")
     put(tmp_path / "b.json", "2")
@@ -158,7 +158,7 @@ def test_a_directory_that_is_gone_has_no_deployments_any_more(tmp_path: Path) ->
     assert ids(asked.collect()) == []
 
 
-def test_what_editors_leave_is_not_read(tmp_path: Path) -> None:
+def test_files_of_editors_are_not_read(tmp_path: Path) -> None:
     """Hidden files, copies, and other kinds of files."""
     for name in (".a.json", ".#a.json", "a.json~", "#a.json#", "a.json.new", "a.json.swp", "README"):
         (tmp_path / name).write_text("{")

@@ -131,7 +131,7 @@ def test_idle_intervals_grow_and_fall_back_on_a_change(clock: Clock) -> None:
     collection.close()
 
 
-def test_what_fails_is_asked_less_and_less(clock: Clock) -> None:
+def test_failing_source_is_polled_less_often(clock: Clock) -> None:
     """Up to a limit; once it answers, as often as the others."""
     fake = Fake(*[SourceError("away")] * 8, document("x"))
     collection = Collection(SCHEDULE, 60)
@@ -303,7 +303,7 @@ def test_a_claim_is_let_go_when_the_document_is_safe() -> None:
     assert fake.claims == [one]
 
 
-def test_the_same_object_is_no_change() -> None:
+def test_same_object_does_not_count_as_a_change() -> None:
     """The same object or None is no change; an equal document in another object may be one."""
     one = document("one")
     fake = Fake(one, one, None, document("one"))

@@ -50,7 +50,7 @@ def conditions(swift: SignalServer) -> list[dict[str, str]]:
     return [{name: value for name, value in each.headers.items() if name.startswith("If-")} for each in swift.signals]
 
 
-def test_what_is_at_the_url_is_the_document(swift: SignalServer) -> None:
+def test_content_at_the_url_is_the_document(swift: SignalServer) -> None:
     """The content at the URL is the document, and the signed URL is requested exactly as it is."""
     found = source(swift).collect()
     assert (found.source, found.content) == ("request", METADATA)
@@ -89,7 +89,7 @@ def test_without_a_tag_the_date_is_the_condition(swift: SignalServer) -> None:
     assert conditions(swift) == [{}, {"If-Modified-Since": LONG_AGO}]
 
 
-def test_a_date_of_just_now_is_no_condition(swift: SignalServer) -> None:
+def test_current_second_is_not_used_for_if_modified_since(swift: SignalServer) -> None:
     """A date in the present second is not used, because a later change has the same date."""
     swift.always = Answer(body=BODY, headers={"Last-Modified": formatdate(usegmt=True)})
     asked = source(swift)
@@ -110,7 +110,7 @@ def test_a_date_of_just_now_is_no_condition(swift: SignalServer) -> None:
         {"ETag": "x" * 5000},
     ],
 )
-def test_a_header_that_is_nonsense_is_no_condition(swift: SignalServer, headers: dict[str, str]) -> None:
+def test_invalid_date_header_is_not_used_as_a_condition(swift: SignalServer, headers: dict[str, str]) -> None:
     """An invalid header is not used as a condition, and has no other effect."""
     swift.always = Answer(body=BODY, headers=headers)
     asked = source(swift)
@@ -139,7 +139,7 @@ def test_other_bytes_are_another_document(swift: SignalServer) -> None:
     assert json.dumps(second.content) == '{"a": true}'
 
 
-def test_what_cannot_be_read_is_not_taken_for_known(swift: SignalServer) -> None:
+def test_unreadable_document_does_not_move_the_condition(swift: SignalServer) -> None:
     """The next question is still for what is newer than the last good document, which stays what it was."""
     swift.answers.extend(
         [Answer(body=BODY, headers={"ETag": "one"}), Answer(body=b"[]", headers={"ETag": "two"}), Answer(304)]
@@ -168,7 +168,7 @@ def test_what_cannot_be_read_is_not_taken_for_known(swift: SignalServer) -> None
         (b'{"a": ' + b"9" * 5000 + b"}", "4300"),
     ],
 )
-def test_what_is_no_metadata_is_said(swift: SignalServer, body: bytes, says: str) -> None:
+def test_invalid_answer_is_reported(swift: SignalServer, body: bytes, says: str) -> None:
     """With its place where it has one."""
     swift.always = Answer(body=body)
     said = trouble(source(swift))

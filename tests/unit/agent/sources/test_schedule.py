@@ -65,7 +65,7 @@ def test_a_source_that_is_asked_seldom() -> None:
 
 
 @pytest.mark.parametrize("least", [0.0, 0.05, 1.0, 7.0, 300.0])
-def test_what_fails_is_never_asked_more_often_than_what_works(least: float) -> None:
+def test_failing_source_is_polled_no_more_often_than_a_working_one(least: float) -> None:
     """A failing source is polled no more often than a working one, at most once a second, and never dropped."""
     schedule = Schedule(least=least, most=max(least, 30.0), splay=0.0)
     pauses = [schedule.after_error(failures) for failures in (1, 2, 5, 20, 10**6)]
@@ -84,7 +84,7 @@ def test_jitter_makes_intervals_shorter_and_never_longer() -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_what_is_in_use_again_is_not_asked_more_often_for_that() -> None:
+def test_source_in_use_again_keeps_its_schedule() -> None:
     """A source that is used again keeps its last poll and its failures."""
     pace = Pace()
     pace.begin(SCHEDULE, 5)
@@ -98,7 +98,7 @@ def test_what_is_in_use_again_is_not_asked_more_often_for_that() -> None:
 
 
 @pytest.mark.usefixtures("steady")
-def test_what_happens_has_it_asked_soon() -> None:
+def test_event_brings_the_next_poll_forward() -> None:
     """If it does not fail; what it announces itself, or somebody wants to know, at once in any case."""
     pace = Pace(at=100)
     pace.stir(SCHEDULE, 50)

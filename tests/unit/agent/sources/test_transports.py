@@ -53,9 +53,7 @@ def test_a_place_that_says_nothing() -> None:
         (("request",), ("heat",), []),
     ],
 )
-def test_what_is_not_chosen_is_passed_over(
-    collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]
-) -> None:
+def test_unselected_transport_is_skipped(collectors: tuple[str, ...], only: tuple[str, ...], wanted: list[str]) -> None:
     """By the place itself, or by the administrator."""
     found = level(only=only, heat=HEAT, request=REQUEST, agent={"collectors": collectors})
     assert [way.name for way in found.transports] == wanted
@@ -85,7 +83,7 @@ def test_the_newest_counts() -> None:
     assert names(transports.in_use([NEW, OLD, OLDEST], lambda _: False)) == [("new", "heat")]
 
 
-def test_what_does_not_work_has_the_next_beside_it() -> None:
+def test_failing_transport_is_polled_together_with_the_next() -> None:
     """A failing transport is polled together with the next one in order, because it may recover."""
     failed = {*NEW.transports}
     assert names(transports.in_use([NEW, OLD, OLDEST], failed.__contains__)) == [("new", "heat"), ("old", "heat")]

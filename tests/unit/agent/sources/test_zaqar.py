@@ -69,7 +69,7 @@ def test_there_may_be_more_messages_than_one_claim_brings(make: Make, queue: Que
     assert queue.messages == []
 
 
-def test_what_is_newer_than_what_was_taken_stays(make: Make, queue: Queue) -> None:
+def test_newer_message_is_not_deleted(make: Make, queue: Queue) -> None:
     """A message that was collected after the one that is on disk is not deleted with it."""
     zaqar = make()
     queue.post(metadata("first"))
@@ -91,7 +91,7 @@ def test_nothing_is_deleted_where_nothing_was_collected(make: Make, queue: Queue
     assert {each.verb for each in queue.requests} == {"POST"}
 
 
-def test_what_a_dead_agent_had_claimed_goes_with_what_came_after_it(make: Make, queue: Queue) -> None:
+def test_message_claimed_by_a_dead_agent_is_deleted_with_newer_ones(make: Make, queue: Queue) -> None:
     """A message that somebody died with does not come back after a newer one is on disk."""
     queue.post(metadata("older"), ago=5)
     make().collect()
@@ -200,7 +200,7 @@ def test_a_message_of_unknown_age_is_new(make: Make, queue: Queue, age: object) 
         assert content(zaqar.collect()) == metadata(name)
 
 
-def test_what_could_not_be_deleted_does_not_count_again(make: Make, queue: Queue) -> None:
+def test_message_that_could_not_be_deleted_does_not_count_again(make: Make, queue: Queue) -> None:
     """Where Zaqar does not delete a message, that is said, and it is tried again when the message comes back."""
     zaqar = make()
     queue.post(metadata("superseded"))
@@ -221,7 +221,7 @@ def test_what_could_not_be_deleted_does_not_count_again(make: Make, queue: Queue
     assert content(zaqar.collect()) == metadata("two")
 
 
-def test_what_was_deleted_does_not_count_again(make: Make, queue: Queue) -> None:
+def test_deleted_message_does_not_count_again(make: Make, queue: Queue) -> None:
     """A message that is there again after Zaqar has said that it is gone is deleted once more."""
     zaqar = make()
     message = queue.post(metadata("one"))

@@ -24,7 +24,7 @@ BAD = [None, [], ["x"], "text", "<html>", 7, True, {}, {"x": 1}, ..., DEEP, {"de
 
 
 @pytest.mark.parametrize("body", BAD, ids=lambda body: str(body)[:24])
-def test_a_message_that_is_no_metadata(make: Make, queue: Queue, body: object) -> None:
+def test_invalid_message_is_reported_and_removed_later(make: Make, queue: Queue, body: object) -> None:
     """An invalid message is reported, again after its claim ends, and removed with the next valid one."""
     zaqar = make()
     queue.post(body)

@@ -255,7 +255,7 @@ def test_without_the_package_it_is_polled(make: Make, queue: Queue, monkeypatch:
 
 
 @pytest.mark.parametrize("data", [b"", b"<html>", b"[]", b"null", b"\xff\xfe", b'{"request": {}}'])
-def test_nonsense_over_the_websocket_is_no_news(make: Make, websocket: Websocket, data: bytes) -> None:
+def test_nonsense_over_the_websocket_has_no_effect(make: Make, websocket: Websocket, data: bytes) -> None:
     """A message that is not a notification has no effect, and the next real one does."""
     bell = Bell()
     make(ring=bell, use_websockets=True).collect()

@@ -68,16 +68,14 @@ def test_no_change_of_the_clock_moves_it(tmp_path: Path, machine: Machine, jump:
 @pytest.mark.parametrize(
     ("down", "counts"), [(3600, 3600), (10 * YEAR, DAY), (-YEAR, 0)], ids=["an hour", "a jump", "back"]
 )
-def test_what_it_was_down_for_counts_for_a_day_at_most(
-    tmp_path: Path, machine: Machine, down: float, counts: float
-) -> None:
+def test_downtime_counts_for_a_day_at_most(tmp_path: Path, machine: Machine, down: float, counts: float) -> None:
     """A clock that is wrong at boot makes nothing old."""
     kept(tmp_path)
     machine.reboot(down)
     assert Steady(tmp_path).now() == pytest.approx(counts)
 
 
-def test_a_container_that_is_started_again_is_no_reboot(tmp_path: Path, machine: Machine) -> None:
+def test_restart_of_a_container_does_not_count_as_a_reboot(tmp_path: Path, machine: Machine) -> None:
     """The kernel's clock goes on."""
     kept(tmp_path)
     machine.boot = "boot-1/8/99"
@@ -107,7 +105,7 @@ def test_a_number_that_is_none_begins_it_anew(tmp_path: Path) -> None:
     assert Steady(tmp_path).now() < 60
 
 
-def test_what_was_found_is_remembered(tmp_path: Path) -> None:
+def test_measured_time_is_remembered(tmp_path: Path) -> None:
     """With when that was, and how much there is."""
     clock = Steady(tmp_path)
     clock.first_seen["aside/of-x"], clock.last_answers["local"] = 3.0, 4.0
@@ -118,7 +116,7 @@ def test_what_was_found_is_remembered(tmp_path: Path) -> None:
     assert (again.pruned, again.grown, again.bytes, again.files) == (5.0, 6, 7, 8)
 
 
-def test_what_is_no_file_and_no_number_begins_it_anew(tmp_path: Path) -> None:
+def test_damaged_clock_file_resets_the_clock(tmp_path: Path) -> None:
     """Anything else in the file's place, or in it, resets the clock without a delay."""
     Steady(tmp_path).save()
     said = json.loads((tmp_path / FILE).read_text())

@@ -18,7 +18,7 @@ def test_a_folder_that_is_not_there_marks_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_was_done_is_kept_as_others_read_it(tmp_path: Path) -> None:
+def test_deployment_and_result_are_kept_as_private_files(tmp_path: Path) -> None:
     """`ID.json` is the deployment, `ID.notify.json` its result; nobody else may read them."""
     folder = tmp_path / "var" / "deployed"
     deployed = Deployed(folder)

@@ -14,7 +14,7 @@ from heat_config_hooks import processes
 CONDITION = {"name": "heat", "from": "", "working": None, "since": 1.0, "answered": None, "failures": 0, "trouble": "x"}
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_written_health_is_read_back(tmp_path: Path) -> None:
     """By whoever looks."""
     health.write(tmp_path, Health(process=7, version="1", started=1.5, sources=(CONDITION,), reboot=("d1",)))
     found = health.read(tmp_path)

@@ -70,7 +70,7 @@ def test_cloud_init_and_the_firmware_name_an_instance(tmp_path: Path) -> None:
     assert instance.identity(tmp_path) == A
 
 
-def test_what_cloud_init_said_in_this_boot_counts(tmp_path: Path) -> None:
+def test_only_files_of_this_boot_of_cloud_init_count(tmp_path: Path) -> None:
     """Files of an earlier boot in /var/lib may come from a copied disk, so only those of this boot count."""
     path = put(tmp_path, "var/lib/cloud/data/instance-id", "i-old\n")
     assert instance.identity(tmp_path) == {"cloud-init": "i-old"}
@@ -82,7 +82,7 @@ def test_what_cloud_init_said_in_this_boot_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["iid-datasource-none\n", "nocloud", "None", "", "\n", "two words"])
-def test_what_cloud_init_calls_anybody_is_nobodys_name(tmp_path: Path, text: str) -> None:
+def test_default_name_of_cloud_init_identifies_no_instance(tmp_path: Path, text: str) -> None:
     """Every copy of the disk would have it."""
     put(tmp_path, "run/cloud-init/.instance-id", text)
     assert instance.identity(tmp_path) == {}
@@ -179,7 +179,7 @@ def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, found: Mappi
     assert instance.set_aside(tmp_path, found) == ""
 
 
-def test_what_was_run_on_the_other_one_is_not_known_here(tmp_path: Path) -> None:
+def test_records_of_another_instance_are_set_aside(tmp_path: Path) -> None:
     """heat-agents' folder goes with the state, also where it is elsewhere."""
     state, deployed = filled(tmp_path / "state"), tmp_path / "elsewhere/deployed"
     deployed.mkdir(parents=True)
@@ -209,7 +209,7 @@ def test_each_time_there_is_a_folder_of_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "\x00", "x" * 500, ".", "é"])
-def test_an_id_that_is_no_file_name_leads_nowhere_else(tmp_path: Path, name: str) -> None:
+def test_unsafe_instance_id_becomes_a_safe_file_name(tmp_path: Path, name: str) -> None:
     """An id with other characters is converted to a file name."""
     state = filled(tmp_path / "state")
     instance.set_aside(state, {"cloud-init": name})

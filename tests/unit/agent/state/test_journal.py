@@ -102,7 +102,7 @@ def test_a_run_that_never_began_is_only_accepted(reopen: Open) -> None:
     assert (entry.state, entry.run, entry.started) == (State.ACCEPTED, RUN, None)
 
 
-def test_what_ran_before_stays_known_while_it_is_to_run_again(reopen: Open) -> None:
+def test_earlier_run_stays_known_until_the_retry(reopen: Open) -> None:
     """The earlier run stays known, because it may have left something to clean up."""
     book = reopen()
     book.accepted(parse("a"), tool="script")
@@ -137,7 +137,7 @@ def test_a_deployment_can_be_forgotten_and_come_again(reopen: Open) -> None:
     assert reopen().entries["a"].values is None
 
 
-def test_what_people_ask_for_is_kept(reopen: Open) -> None:
+def test_requests_are_kept_in_the_journal(reopen: Open) -> None:
     """To run again, until it runs; to send again, at once."""
     book = reopen()
     finish(book, "a", "b")
@@ -265,7 +265,7 @@ def test_a_deployment_that_has_run_stays_known_when_its_first_line_is_damaged(re
     assert "a" in reopen().entries
 
 
-def test_what_a_later_version_writes_is_passed_over(reopen: Open) -> None:
+def test_unknown_fields_in_the_journal_are_ignored(reopen: Open) -> None:
     """After a step back to this version nothing that was done is unknown."""
     book = reopen()
     finish(book, "a")
@@ -301,7 +301,7 @@ def test_secrets_of_what_is_settled_do_not_stay(reopen: Open) -> None:
     assert b"s3cret-value" not in reopen().path.read_bytes()
 
 
-def test_what_follows_a_rewrite_is_read_back(reopen: Open, tmp_path: Path) -> None:
+def test_changes_after_a_rewrite_are_read_back(reopen: Open, tmp_path: Path) -> None:
     """Changes are those to the entries as they are in the new file."""
     book = reopen()
     finish(book, "a")

@@ -112,7 +112,7 @@ def test_an_empty_folder_is_made_private(tmp_path: Path, given: int, inside: tup
     "a state directory that others may read: they could hold its lock",
     "it is made private, or refused with what to do",
 )
-def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None:
+def test_readable_state_directory_is_made_private(tmp_path: Path) -> None:
     """A used folder that others may only read is made private, because they could hold its lock."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(0o755)
@@ -127,7 +127,7 @@ def test_one_in_use_that_others_may_read_is_made_private(tmp_path: Path) -> None
     "it is refused with what to do, and nothing is changed or run",
 )
 @pytest.mark.parametrize("given", [0o777, 0o775, 0o1777, 0o722])
-def test_one_in_use_that_others_may_write_to_is_refused(tmp_path: Path, given: int) -> None:
+def test_nonempty_world_writable_state_directory_is_refused(tmp_path: Path, given: int) -> None:
     """A used folder that others may write to is refused, because its content may be theirs."""
     (tmp_path / "journal").write_text("")
     tmp_path.chmod(given)
@@ -154,7 +154,7 @@ def test_a_shared_folder_is_refused_though_it_is_empty(tmp_path: Path) -> None:
     assert mode(tmp_path) == 0o1777
 
 
-def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
+def test_linked_state_directory_is_not_changed(tmp_path: Path) -> None:
     """Private it will do, anything else is somebody's decision."""
     (tmp_path / "real").mkdir(mode=0o700)
     link = tmp_path / "link"
@@ -167,7 +167,7 @@ def test_what_a_link_leads_to_is_used_as_it_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
-def test_one_of_another_user_is_refused(tmp_path: Path) -> None:
+def test_state_directory_of_another_user_is_refused(tmp_path: Path) -> None:
     """A folder of another user is refused, however private it is."""
     state = tmp_path / "state"
     state.mkdir(mode=0o700)

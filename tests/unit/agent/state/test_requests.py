@@ -108,7 +108,7 @@ def test_nothing_is_done_to_a_run(tmp_path: Path, book: Journal, carry_out: Carr
 
 
 @pytest.mark.parametrize("name", ["unknown.again", "signalled.later", "signalled", ".again", "a.b.c"])
-def test_what_cannot_be_carried_out_is_removed(tmp_path: Path, carry_out: CarryOut, name: str) -> None:
+def test_invalid_request_is_removed(tmp_path: Path, carry_out: CarryOut, name: str) -> None:
     """An invalid request is removed, so that later passes do not see it again."""
     (tmp_path / "asked").mkdir()
     (tmp_path / "asked" / name).touch()

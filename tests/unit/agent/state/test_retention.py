@@ -98,7 +98,7 @@ def test_nothing_goes_of_what_is_to_run_again() -> None:
     assert due(entry(days=99, again=True, removed=Removed.NOTHING)) == []
 
 
-def test_what_is_damaged_stays_until_it_has_left() -> None:
+def test_damaged_record_is_kept_until_its_deployment_left() -> None:
     """Until then it is to be answered."""
     assert due(entry("a", 99, state=State.DAMAGED, left=False, removed=Removed.NOTHING)) == []
     found = due(entry("a", 99, state=State.DAMAGED, removed=Removed.NOTHING))
@@ -118,7 +118,7 @@ def test_a_deployment_is_kept_from_when_it_left() -> None:
     assert due(Entry(**{**done.__dict__, "left_at": NOW - DAY})) == []
 
 
-def test_what_has_no_output_any_more_is_left_alone() -> None:
+def test_record_without_output_is_left_alone() -> None:
     """There is nothing to do about it at each look."""
     assert due(entry(days=99, left=False), weight=Weight(other=10, other_files=2)) == []
 
@@ -150,7 +150,7 @@ def test_the_oldest_go_where_there_is_too_much(bound: str) -> None:
     ]
 
 
-def test_what_cannot_go_counts_too() -> None:
+def test_unremovable_output_counts_towards_the_limit() -> None:
     """The room is the same, whoever takes it."""
     running = [entry(each, 0, state=State.RUNNING, left=False, removed=Removed.NOTHING) for each in "abc"]
     assert said(due(*running, entry("old", 1))) == [("old", Part.DEPLOYMENT)]
@@ -163,7 +163,7 @@ def test_on_a_full_disk_the_output_of_what_has_left_goes() -> None:
     assert found[0].reason == retention.FULL
 
 
-def test_what_is_still_to_be_cleaned_up_stays_known() -> None:
+def test_record_is_kept_until_its_cleanup() -> None:
     """The record of a run stays until its cleanup, and its output may be removed."""
     pending = entry("a", 99, hook="builtin:docker-cmd")
     assert said(due(pending)) == [("a", Part.OUTPUT)]
@@ -177,7 +177,7 @@ def test_secrets_go_with_the_output() -> None:
     assert said(found) == [("a", Part.SECRETS), ("a", Part.OUTPUT)]
 
 
-def test_that_it_ran_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ids_of_departed_deployments_are_kept_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of those that have left the metadata only so many; what may still be in it stays known for ever."""
     monkeypatch.setattr(retention, "TOMBSTONES", 2)
     stones = [entry(str(days), days, removed=Removed.ALL) for days in (50, 90, 70, 60)]
@@ -185,7 +185,7 @@ def test_that_it_ran_is_known_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(due(*stones)) == [("90", Part.ID), ("70", Part.ID)]
 
 
-def test_times_from_the_future_are_no_age() -> None:
+def test_record_from_the_future_counts_as_young() -> None:
     """Part was settled after now, as a lost clock has it, is young."""
     assert due(entry("a", -50, removed=Removed.NOTHING)) == []
 

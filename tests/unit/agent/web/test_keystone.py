@@ -375,7 +375,7 @@ def test_a_catalog_is_asked_for_again_where_it_lacks_something(openstack: cloud.
     assert ask(user).status == 200
 
 
-def test_what_a_websocket_needs(openstack: cloud.Cloud) -> None:
+def test_login_gives_token_endpoint_and_project_for_a_websocket(openstack: cloud.Cloud) -> None:
     """A token, the place of a service, and the project."""
     user = client(openstack)
     assert (user.token(), user.endpoint("messaging"), user.project_id) == ("token-1", openstack.service.origin, "p1")

@@ -192,7 +192,7 @@ def test_all_that_it_has_started_is_killed(openstack: cloud.Cloud, program: Prog
     wait_until(lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE)
 
 
-def test_one_that_does_not_start_is_not_taken_for_keystone(
+def test_slow_start_is_not_blamed_on_keystone(
     openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slow start is reported as this machine's, and the process is ended after its time."""
@@ -202,7 +202,7 @@ def test_one_that_does_not_start_is_not_taken_for_keystone(
     assert processes() == []
 
 
-def test_one_that_starts_slowly_is_left_to_start(openstack: cloud.Cloud, program: Program, tmp_path: Path) -> None:
+def test_slow_process_is_left_to_start(openstack: cloud.Cloud, program: Program, tmp_path: Path) -> None:
     """The logins that give up do not keep a slow machine from logging in: each finds the process further on."""
     may_start = tmp_path / "may-start"
     program(
@@ -269,7 +269,7 @@ AT_ONCE = ("exits", "is killed", "lets go", "says a half")
 
 
 @pytest.mark.parametrize(("code", "how"), ENDS.values(), ids=ENDS)
-def test_one_that_ends_is_said(
+def test_end_of_the_process_is_reported(
     openstack: cloud.Cloud, program: Program, capfd: pytest.CaptureFixture[str], code: str, how: str
 ) -> None:
     """With how it ended; what it complains of may be secret, and goes nowhere."""
@@ -279,14 +279,14 @@ def test_one_that_ends_is_said(
 
 
 @pytest.mark.parametrize("name", AT_ONCE)
-def test_one_that_ends_at_once_is_said(openstack: cloud.Cloud, program: Program, name: str) -> None:
+def test_immediate_end_of_the_process_is_reported(openstack: cloud.Cloud, program: Program, name: str) -> None:
     """A process that ends at once is reported, also while the agent writes to it."""
     code, how = ENDS[name]
     program(code, is_ready=False)
     assert failure(keystone.Cloud(openstack.credentials())) == f"{NAME} ended without an answer{how}"
 
 
-def test_one_that_cannot_be_killed_is_not_waited_for(
+def test_unkillable_process_is_not_waited_for(
     openstack: cloud.Cloud, program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The kernel may wait for a disk. It is reaped when the next one starts."""
@@ -304,7 +304,7 @@ def test_one_that_cannot_be_killed_is_not_waited_for(
 
 
 @pytest.mark.parametrize("number", [errno.EAGAIN, errno.ENOMEM, errno.EMFILE])
-def test_one_that_cannot_be_started_is_said(
+def test_failed_start_of_the_process_is_reported(
     openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """With what the machine lacks; and the next login tries it again."""
@@ -374,7 +374,7 @@ def test_without_a_thread_none_is_kept(openstack: cloud.Cloud, monkeypatch: pyte
     assert processes() == []
 
 
-def test_one_that_was_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> None:
+def test_process_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> None:
     """As by a kernel that has no memory left. No login fails for it."""
     keystone.Cloud(openstack.credentials()).token()
     process = only_child()
@@ -385,7 +385,7 @@ def test_one_that_was_killed_while_idle_is_replaced(openstack: cloud.Cloud) -> N
     assert openstack.requests == (2, 0)
 
 
-def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
+def test_prepared_process_is_used(openstack: cloud.Cloud) -> None:
     """The process starts while the deployment runs whose result needs a login."""
     login_process.LOGINS.prepare()
     process = only_child()
@@ -394,7 +394,7 @@ def test_one_that_is_prepared_is_used(openstack: cloud.Cloud) -> None:
     assert only_child() == process
 
 
-def test_what_may_not_be_reached_starts_none(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forbidden_address_starts_no_process(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
     """The network rule of the policy is checked before the process for a login starts."""
     asked: list[str] = []
 

@@ -182,7 +182,7 @@ def test_a_connection_that_the_server_has_closed_is_replaced(way: Way) -> None:
         assert (len(way.stands.requests), way.stands.connections) == (number, number)
 
 
-def test_what_may_have_been_heard_is_not_sent_again(way: Way) -> None:
+def test_request_on_a_broken_connection_is_not_repeated(way: Way) -> None:
     """Where a kept connection ends under a request, somebody else decides."""
     connection = way.connection()
     way.send(connection)
@@ -339,7 +339,7 @@ def test_a_body_is_bounded(way: Way, monkeypatch: pytest.MonkeyPatch, *, packed:
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
-def test_what_cannot_be_unpacked_is_no_document(way: Way, encoding: str) -> None:
+def test_undecodable_body_is_an_error(way: Way, encoding: str) -> None:
     """Where the status counts, nobody tries."""
     way.stands.fail(proxy_faults.answers(200, "", ("Content-Encoding", encoding), body=b"plain"))
     connection = way.connection()
@@ -428,7 +428,7 @@ def test_a_server_may_be_at_an_address_of_version_6() -> None:
         ("https://127.0.0.1", "/~!"),
     ],
 )
-def test_what_is_plain_is_asked_for_directly(origin: str, path: str) -> None:
+def test_plain_url_is_requested_directly(origin: str, path: str) -> None:
     """There is one way to read it."""
     assert direct.Server(origin, None).can_request(origin + path)
 
@@ -461,7 +461,7 @@ def test_what_is_plain_is_asked_for_directly(origin: str, path: str) -> None:
         ("", "/"),
     ],
 )
-def test_what_is_odd_is_left_to_who_can_read_it(origin: str, path: str) -> None:
+def test_unusual_url_is_left_to_requests(origin: str, path: str) -> None:
     """An unusual URL is left to requests, which sends it or explains the error."""
     assert not direct.Server(origin, None).can_request(origin + path)
 

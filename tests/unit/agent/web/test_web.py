@@ -159,7 +159,7 @@ def test_a_server_that_says_nothing_is_left_after_its_time(heat: SignalServer, m
         send(heat)
 
 
-def test_what_is_fetched_is_there_in_time_or_not_at_all(heat: SignalServer) -> None:
+def test_fetch_ends_at_its_deadline(heat: SignalServer) -> None:
     """A fetch ends at its deadline, even if each byte comes soon after the one before."""
     connection = Connection(heat.origin)
     for slow in (Answer(creep=0.1), Answer(body=b"x" * 1000, trickle=0.1), Answer(delay=15)):
@@ -211,7 +211,7 @@ def test_certificates_of_the_environment_are_accepted(
     assert send(secure).status == 200
 
 
-def test_a_file_without_certificates_is_no_reason_to_trust(secure: SignalServer, tmp_path: Path) -> None:
+def test_file_without_certificates_is_refused(secure: SignalServer, tmp_path: Path) -> None:
     """A wrong setting is said, and nothing is sent."""
     with pytest.raises(UnreachableError):
         send(secure, tmp_path / "missing.pem")

@@ -12,7 +12,7 @@ from hot.made import examined
 
 
 @pytest.mark.parametrize("pattern", ["[[a]+", "[a&&b]+", "[a||b]+", "[a~~b]+"])
-def test_what_python_warns_of_is_taken(pattern: str) -> None:
+def test_deprecated_pattern_syntax_is_accepted(pattern: str) -> None:
     """A pattern with a deprecated syntax works without a warning, which would be an error in these tests."""
     with pytest.warns(FutureWarning):
         re.compile(pattern)

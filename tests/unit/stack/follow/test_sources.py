@@ -288,9 +288,7 @@ def test_a_file_at_a_url_is_sent_again_only_if_it_has_changed(tmp_path: Path, tr
         ((200, "text/plain", b"x" * 2 * MEBI), "larger than 1048576 bytes"),
     ],
 )
-def test_answers_that_are_no_revision(
-    tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str
-) -> None:
+def test_invalid_revision_is_refused(tmp_path: Path, server: Server, answer: tuple[int, str, bytes], says: str) -> None:
     """An invalid answer is refused with a sentence."""
     server.status, server.kind, server.body = answer
     with pytest.raises((SourceError, UsageError), match=says):
@@ -374,7 +372,7 @@ def many(members: tarfile.TarFile) -> None:
         add(members, f"folder{number}", type=tarfile.DIRTYPE)
 
 
-def test_archives_that_are_no_archives(tree: Path) -> None:
+def test_invalid_archives_are_refused(tree: Path) -> None:
     """An archive that is cut short or is something else, and one without end."""
     for body in (b"not an archive", gzip.compress(b"\0" * 700)[:20], archive(lambda _: None)[:60]):
         with pytest.raises(UsageError, match="cannot be unpacked"):

@@ -92,7 +92,7 @@ def test_fetched_once(tmp_path: Path, served: Files, means: Means) -> None:
     assert kept.read_text() == "one"
 
 
-def test_what_cannot_be_had(tmp_path: Path, served: Files, means: Means) -> None:
+def test_failed_fetch_is_one_sentence_and_leaves_nothing(tmp_path: Path, served: Files, means: Means) -> None:
     """A failed fetch is one sentence with the host and no secret, and leaves nothing in the folder or the cache."""
     good = served.put("good", b"good", to="good")
     bare = "artifacts[1] from 127.0.0.1"

@@ -81,7 +81,7 @@ def test_a_refusal_is_counted_and_told(notice: Make) -> None:
     assert (receiver.taken, channel.state.lost, channel.state.trouble) == (["d2"], 1, "")
 
 
-def test_what_may_succeed_later_is_tried_again(notice: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_notice_is_tried_again_if_it_may_succeed_later(notice: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as there are pauses; while nothing is accepted, each notice is tried once."""
     monkeypatch.setattr(channels, "_PAUSES", (0.0, 0.0))
     later = [UndeliveredError("away", again=True) for _ in range(6)]

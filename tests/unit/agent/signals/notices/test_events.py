@@ -80,7 +80,9 @@ def test_a_host_of_any_name_is_a_source(notice: Make) -> None:
         (Answer(hang_up=True), "closed the connection|hung up|answer", True),
     ],
 )
-def test_what_is_not_accepted(notice: Make, server: SignalServer, answer: Answer, why: str, *, again: bool) -> None:
+def test_refused_notice_says_why_and_hides_the_url(
+    notice: Make, server: SignalServer, answer: Answer, why: str, *, again: bool
+) -> None:
     """The error says why, whether another attempt may succeed, and not the URL."""
     server.answers.append(answer)
     with pytest.raises(UndeliveredError, match=why) as caught:
