@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import time
 from collections.abc import Mapping
 
@@ -66,7 +65,7 @@ class Outgoing(Protocol):
     def expect(self, target: Target) -> None:
         """Get ready to send to a target."""
 
-    def post(self, key: str, target: Target, body: bytes) -> None:
+    def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Begin to send a result; `outcomes` returns its outcome later."""
 
     def withdraw(self, key: str) -> None:
@@ -79,7 +78,7 @@ class Outgoing(Protocol):
 @dataclass(eq=False)
 class _Result:
     target: Target
-    body: bytes
+    values: Mapping[str, object]
     first: float
     """When it was sent for the first time; this and the next two in monotonic seconds."""
     last: float = 0.0
@@ -152,7 +151,7 @@ class Delivery:
 
     def send(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Begin to send a result; `outcomes` returns the outcome of each try."""
-        self._results[key] = _Result(target, json.dumps(values).encode(), first=time.monotonic())
+        self._results[key] = _Result(target, values, first=time.monotonic())
         self._post(key)
 
     def drop(self, key: str) -> None:
@@ -173,7 +172,7 @@ class Delivery:
         result = self._results[key]
         result.last, result.again = time.monotonic(), None
         result.tries += 1
-        self._outbox.post(key, result.target, result.body)
+        self._outbox.post(key, result.target, result.values)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """Schedule the next try if there is one; return the outcome, which is a refusal only if it is final."""
