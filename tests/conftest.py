@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support import distribution, fault_table, leftovers, outcomes_before, pace, planted, shares, tested_on
+from support import distribution, endings, fault_table, leftovers, outcomes_before, pace, planted, shares, tested_on
 from support.cloud import Cloud
 from support.daemon import Daemon
 from support.driver import Alone, Applied, Driver
@@ -21,6 +21,7 @@ from support.machine import Machine
 _TIMES = pytest.StashKey[int]()
 _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
+_FAILED = pytest.StashKey[bool]()
 _BEGAN = time.monotonic()
 
 
@@ -176,11 +177,21 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Have no failed test make another fail."""
+    done = yield
+    if item.stash.get(_FAILED, False):
+        endings.clean_up_after_a_failure()
+    return done
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Record what came of a fault, and of a test on another system."""
     report = yield
+    item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
     row = fault_of(item)
     if row and report.skipped:
         fault_table.record(row, 0, held=True)

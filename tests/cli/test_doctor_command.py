@@ -23,7 +23,7 @@ from heat_config_agent.settings import effective
 from heat_config_agent.state import health, lock
 from heat_config_agent.state.health import Health
 from heat_config_hooks import processes
-from support import cloud, http, proxy, proxy_faults
+from support import cloud, endings, http, pace, proxy, proxy_faults
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 
@@ -522,7 +522,7 @@ def mounted(machine: Machine, how: str, first: str) -> list[Finding]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=pace.seconds(60),
     )
     if "mount:" in done.stderr or "unshare:" in done.stderr:
         pytest.skip(f"tmpfs cannot be mounted here: {done.stderr.strip()}")
@@ -569,11 +569,8 @@ def test_a_running_os_collect_config_is_named(machine: Machine) -> None:
     """Starting the agent's unit would stop it in the middle of a script; `migrate` waits for that."""
     program = machine.folder / "os-collect-config"
     program.write_text("import time\ntime.sleep(600)\n")
-    with subprocess.Popen([sys.executable, program]) as process:
-        try:
-            shown = [text for text in said(doctor(machine, {}), Verdict.WARNING, "agent") if str(process.pid) in text]
-        finally:
-            process.kill()
+    with endings.ended(subprocess.Popen([sys.executable, program])) as process:
+        shown = [text for text in said(doctor(machine, {}), Verdict.WARNING, "agent") if str(process.pid) in text]
     assert "heat-config-agent migrate" in shown[0]
     assert "systemctl start" not in " ".join(shown)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.sites import Site
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
@@ -21,7 +22,7 @@ def follow(site: Site) -> tuple[int, str, str]:
     """Poll once, as a person does, and return the exit code and both outputs."""
     site.settings()
     command = [COMMAND, "follow", "--config", str(site.folder / "agent.conf")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=pace.seconds(60), check=False)
     return done.returncode, done.stdout, done.stderr
 
 

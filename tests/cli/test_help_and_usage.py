@@ -116,7 +116,7 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, command: list[str]) ->
             stderr=subprocess.PIPE,
             input=b'{"id": "h"}',
             check=False,
-            timeout=30,
+            timeout=pace.seconds(30),
         )
 
     assert b"Traceback" not in done.stderr

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from heat_config_hooks import HOOKS
+from support import pace
 from support.commands import SH, hook_places, run
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
@@ -34,7 +35,7 @@ def test_a_hook_may_be_run_by_hand(machine: Machine, how: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=pace.seconds(30),
     )
 
     assert (done.returncode, done.stderr) == (0, "")

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 import heat_config_hooks
 from heat_config_agent.cli import agent, ready
 from heat_config_hooks import options
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN, Done, Machine
 
@@ -247,14 +248,6 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
     return {**listed, "seconds": time.monotonic() - begun}
 
 
-def alive(pid: int) -> bool:
-    """Return whether a process exists and is not a zombie."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_programs_that_hang_are_said_and_ended(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
@@ -275,7 +268,7 @@ def test_programs_that_hang_are_said_and_ended(
     assert (listed["docker-cmd"]["version"], listed["docker-cmd"]["ready"]) == ("4.3.1", True)
     children = [int(path.read_text()) for path in bin_folder.glob("*.child")]
     assert len(children) == len(names)
-    wait_until(lambda: not any(map(alive, children)), 5)
+    wait_until(lambda: all(map(endings.pid_has_ended, children)), 60)
 
 
 def test_version_is_shown_while_a_child_holds_the_output_open(
@@ -287,7 +280,7 @@ def test_version_is_shown_while_a_child_holds_the_output_open(
     listed = asked(monkeypatch, capsys, machine)
 
     assert (listed["puppet"]["version"], listed["puppet"]["ready"]) == ("7.23.0", True)
-    psutil.Process(int((bin_folder / "child").read_text())).kill()
+    os.kill(int((bin_folder / "child").read_text()), signal.SIGKILL)
 
 
 def test_a_program_has_ten_seconds() -> None:
@@ -387,5 +380,7 @@ def test_closed_pipe_gives_no_traceback(machine: Machine, bin_folder: Path) -> N
     environment = {**machine.environment, "PATH": str(bin_folder)}
     with open(writer, "wb") as pipe:
         command = [str(BIN / "heat-config-agent"), "hooks"]
-        done = subprocess.run(command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=60)
+        done = subprocess.run(
+            command, env=environment, stdout=pipe, stderr=subprocess.PIPE, check=False, timeout=pace.seconds(60)
+        )
     assert (done.returncode, done.stderr) == (0, b"")

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from support import pace
 from support.machine import Done, Machine
 
 
@@ -136,7 +137,7 @@ def test_interrupted_deployment_keeps_its_identity(machine: Machine) -> None:
     (machine.folder / "begun").unlink()
     again = machine.start_apply([waiting])
     (machine.folder / "go").write_text("on\n")
-    out, err = again.communicate(timeout=60)
+    out, err = again.communicate(timeout=pace.seconds(60))
 
     assert again.returncode == 0, err
     assert "web" in out

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from support import kill_points
+from support import kill_points, pace
 from support.governed import POLICY, Governed
 from support.http import Answer, Stub
 from support.loopback import SignalServer
@@ -254,7 +254,7 @@ def test_a_hook_by_hand_isolates_nothing(machine: Machine) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=30,
+        timeout=pace.seconds(30),
     )
     assert "only the agent can isolate a run" in done.stdout + done.stderr
 

@@ -187,7 +187,9 @@ def test_keys_of_roots_login_are_out_of_reach(machine: Machine, place: Path, hea
     assert place.parent.is_dir()
     words = ["--config", str(machine.config), "--state-dir", str(machine.state), str(machine.write(given))]
     command = [sys.executable, "-c", _WITH_A_KEY, str(BIN / "heat-config-apply"), *words]
-    done = subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        command, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+    )
     if "AssertionError" in done.stderr:
         pytest.skip("the kernel gives no keyrings here: allow keyctl in the container of the tests")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -306,7 +308,13 @@ def test_a_hook_by_hand_changes_no_user(machine: Machine) -> None:
     given = json.dumps({"id": "d1", "config": SH, "options": {"user": USER}})
     command = [str(BIN / "heat-config-hook"), "script"]
     done = subprocess.run(
-        command, input=given, env=machine.environment, capture_output=True, text=True, check=False, timeout=30
+        command,
+        input=given,
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(30),
     )
     assert "only the agent can run as another user" in done.stdout + done.stderr
 

@@ -16,11 +16,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from support import pace
-from support.loopback import SignalServer
+from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
 
 MEBI = 1024 * 1024
@@ -223,7 +222,7 @@ def test_a_child_that_keeps_the_output_open(machine: Machine, heat: SignalServer
     began = time.monotonic()
     value = told(machine, heat, "#!/bin/sh\necho started\nsleep 30 &\n")
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < pace.seconds(20)
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"], "it may live on"
 
@@ -387,7 +386,9 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
     calls = "trace=fdatasync,fsync,write,writev,sendto,sendmsg"
     strace = ["strace", "-f", "-qq", "-y", "-s", "400", "-e", calls, "-o", str(trace), *command]
     try:
-        done = subprocess.run(strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(
+            strace, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(30)
+        )
     except FileNotFoundError:
         pytest.skip("strace is missing: apt-get install strace")
     if not heat.signals:
@@ -408,14 +409,13 @@ def test_records_are_on_disk_before_they_are_relied_on(machine: Machine, heat: S
 
 def test_a_script_goes_on_without_the_agent(machine: Machine, heat: SignalServer) -> None:
     """heat-agents' successor never learned what became of a script that outlived its agent; ours picks it up."""
-    given = [deployment(config="#!/bin/sh\nsleep 0.5\necho done\nexit 4\n", signal=heat.url())]
+    begun = machine.folder / "begun"
+    script = f"#!/bin/sh\ntouch {begun}\nsleep 0.5\necho done\nexit 4\n"
+    given = [deployment(config=script, signal=heat.url())]
     agent = machine.start_apply(given)
-    deadline = time.monotonic() + 5
-    while not psutil.Process(agent.pid).children() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    time.sleep(0.1)
+    wait_until(begun.exists, 60)
     agent.terminate()
-    agent.communicate(timeout=pace.seconds(5))
+    agent.communicate(timeout=pace.seconds(60))
     machine.apply(given)
 
     assert heat.values() == [{"deploy_stdout": "done\n", "deploy_stderr": "", "deploy_status_code": 4}]

@@ -11,6 +11,7 @@ import pytest
 
 from heat_config_agent.model.entry import State
 from heat_config_agent.state import journal
+from support import pace
 from support.commands import counted, runs
 from support.loopback import SignalServer, wait_until
 from support.machine import Machine, deployment
@@ -57,8 +58,9 @@ def test_another_exit_code_is_a_failure_at_once(machine: Machine, heat: SignalSe
 
 def test_the_timeout_is_for_all_attempts_together(machine: Machine) -> None:
     """A delay that would pass the timeout is not waited for."""
-    machine.apply([counted(machine, "d1", "exit 100", options=retry(50, 1, timeout=3))])
-    assert runs(machine) == ["d1", "d1"]  # the delays are 1 and 2 seconds
+    delay = pace.limit(1)
+    machine.apply([counted(machine, "d1", "exit 100", options=retry(50, delay, timeout=3 * delay))])
+    assert runs(machine) == ["d1", "d1"]  # the second delay is twice as long
     assert machine.status()["d1"]["reason"].startswith("exit code 100")
 
 
@@ -66,9 +68,10 @@ def test_a_later_attempt_has_only_what_is_left_of_the_timeout(machine: Machine) 
     """A later attempt ends with the timeout of the deployment."""
     end = '[ -n "$HEAT_ATTEMPT" ] || { sleep 0.6; exit 100; }; sleep 30'
     began = time.monotonic()
-    machine.apply([counted(machine, "d1", end, options=retry(timeout=1.2))])
-    assert time.monotonic() - began < 6
-    assert machine.status()["d1"]["reason"] == "ended because it timed out after 1.2 s (2 attempts)"
+    limit = pace.limit(1.5)
+    machine.apply([counted(machine, "d1", end, options=retry(timeout=limit))])
+    assert time.monotonic() - began < pace.seconds(6)
+    assert machine.status()["d1"]["reason"] == f"ended because it timed out after {limit:g} s (2 attempts)"
 
 
 def test_every_tool_is_retried_in_the_same_way(machine: Machine) -> None:

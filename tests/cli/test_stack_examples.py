@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.machine import Machine
 
 pytestmark = pytest.mark.new_process
@@ -51,7 +52,7 @@ def deleted(machine: Machine, name: str) -> Iterator[None]:
 def asked(port: int) -> str:
     """Return what the shop says; nothing where nobody answers."""
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=pace.seconds(10)) as answer:
             said: str = answer.read().decode()
             return said
     except urllib.error.URLError:

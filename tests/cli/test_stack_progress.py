@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.loopback import wait_until
 from support.machine import BIN, Machine
 from support.screen import COLUMNS, Terminal, frames, screen
@@ -53,7 +54,8 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
     """A deployment that waits for another's run is queued, and its time is that of its own run."""
     terminal = on_terminal(machine, template(machine, WAITS))
     begun(machine)
-    time.sleep(1.5)
+    waited = pace.limit(1.5)
+    time.sleep(waited)
     (machine.folder / "log.go").touch()
     printed = terminal.printed()
     during = next(frame for frame in frames(printed) if any(line.startswith("running   one ") for line in frame))
@@ -62,7 +64,7 @@ def test_only_what_runs_is_running(machine: Machine) -> None:
         "queued",
     ]
     last = [line for line in screen(printed) if line.startswith("ok")][-1]
-    assert float(re.findall(r"([\d.]+) s", last)[0]) < 1.5
+    assert float(re.findall(r"([\d.]+) s", last)[0]) < waited
     assert all(len(line) < COLUMNS for line in screen(printed))
     long = [line.split()[1] for line in screen(printed) if line.split()[1:2] and line.split()[1].startswith("two_with")]
     assert len(set(long)) == len(long) == 2, "their ends distinguish them"

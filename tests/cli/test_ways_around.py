@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.governed import POLICY, Governed
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
@@ -380,7 +381,7 @@ def test_a_policy_that_the_agent_cannot_read_stops_new_work(governed: Governed, 
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=pace.seconds(60),
     )
     assert done.returncode == 1, done.stderr
     assert f"nothing new begins: cannot use the policy {POLICY}: Permission denied" in done.stdout

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.commands import counted, run, runs
 from support.loopback import SignalServer
 from support.machine import Done, Machine, deployment
@@ -30,7 +31,7 @@ def applied(machine: Machine, content: str | bytes, name: str = "site.yaml", *ar
     """Apply a file of this content in the folder of the machine, which its messages name without a folder."""
     (machine.folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     process = machine.start("heat-config-apply", "--state-dir", str(machine.state), *arguments, name)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=pace.seconds(60))
     return Done(process.returncode, out, err)
 
 

@@ -216,8 +216,8 @@ def test_time_limit_environment_and_hooks_of_the_settings(daemon: Daemon, machin
     daemon.configure(time_limit=0.5, environment=["COLOUR=green, or blue", "HEAT_X=a=b"])
     daemon.put(
         [
-            deployment("d1", group="own", signal=heat.url("d1")),
-            deployment("d2", "#!/bin/sh\nsleep 60\n", signal=heat.url("d2")),
+            deployment("d1", group="own", signal=heat.url("d1"), options={"timeout": LONG}),
+            deployment("d2", "#!/bin/sh\nsleep 600\n", signal=heat.url("d2")),
         ]
     )
     daemon.start()

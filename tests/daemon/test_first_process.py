@@ -9,6 +9,7 @@ import subprocess
 import psutil
 import pytest
 
+from support import endings
 from support.daemon import LONG, Daemon, until
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
@@ -31,8 +32,8 @@ def apart() -> tuple[str, ...]:
 
 def first(daemon: Daemon) -> psutil.Process:
     """Return process 1 of the daemon's namespace."""
-    wait_until(lambda: bool(psutil.Process(daemon.pid).children()), LONG)
-    [process] = psutil.Process(daemon.pid).children()
+    wait_until(lambda: bool(endings.children(daemon.pid)), LONG)
+    [process] = endings.children(daemon.pid)
     return process
 
 

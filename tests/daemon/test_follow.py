@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from support import endings
 from support.daemon import LONG, Daemon
 from support.loopback import wait_until
 from support.repositories import Repository, template
@@ -30,8 +31,7 @@ def followed(daemon: Daemon) -> dict[str, Any]:
 
 def beside(daemon: Daemon) -> list[psutil.Process]:
     """Return the process that follows sources; none if it does not run."""
-    children = psutil.Process(daemon.pid).children()
-    return [each for each in children if "--attached" in each.cmdline()]
+    return [each for each in endings.children(daemon.pid) if "--attached" in endings.words(each)]
 
 
 @pytest.mark.fault(

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from support import pace
+from support import endings, pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -69,12 +68,8 @@ def lines(path: Path) -> list[str]:
 
 def kill_all(machine: Machine) -> None:
     """End all processes of a machine, as a power cut does."""
-    for each in machine.processes():
-        each.kill()
-    wait_until(
-        lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in machine.processes()),
-        LONG,
-    )
+    endings.kill(*machine.processes())
+    wait_until(lambda: all(map(endings.has_ended, machine.processes())), LONG)
 
 
 def test_a_deployment_that_asks_for_a_reboot(

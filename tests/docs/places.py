@@ -13,6 +13,7 @@ from pathlib import Path
 
 from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
+from support import pace
 from support.machine import BIN, Done
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
@@ -121,7 +122,7 @@ class Places:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=300,
+            timeout=pace.seconds(300),
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)

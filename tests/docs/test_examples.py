@@ -19,6 +19,7 @@ import heat_config_hooks
 from docs.console import ROOT, Command
 from docs.needs import NEEDS
 from gallery import Example
+from support import pace
 from support.containers import own_podman, podman
 from support.machine import BIN, Done, Machine
 from system.booted import Booted, booted
@@ -57,7 +58,7 @@ def run(machine: Machine, line: str) -> Done:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=100,
+        timeout=pace.seconds(100),
         check=False,
     )
     if not exports:

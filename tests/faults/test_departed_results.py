@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from support.loopback import SignalServer, wait_until
@@ -99,9 +97,7 @@ def test_a_run_whose_deployment_has_gone(machine: Machine, heat: SignalServer) -
     """A run whose deployment leaves the document is followed to its end, and its result is not sent."""
     slow = deployment("d1", f"#!/bin/sh\n: >{machine.folder}/began\nsleep 1\n", signal=heat.url("old"))
     agent = machine.start_apply([slow])
-    deadline = time.monotonic() + 5
-    while not (machine.folder / "began").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_until((machine.folder / "began").exists, 60)
     agent.kill()
     agent.communicate()
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from heat_config_agent.state.journal import Journal
-from support import pace
+from support import endings, pace
 from support.disks import ONCE, PAGE, Disk, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Done, Machine, deployment, small_disk
@@ -112,7 +112,7 @@ def test_full_while_the_agent_is_killed(machine: Machine, heat: SignalServer, di
     supervisor = psutil.Process(machine.status()["d1"]["process"])
     disk.fill()
     go.touch()
-    wait_until(lambda: not supervisor.is_running() or supervisor.status() == psutil.STATUS_ZOMBIE)
+    wait_until(lambda: endings.has_ended(supervisor))
     disk.free()
 
     assert machine.apply(given).code == 1

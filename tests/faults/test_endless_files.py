@@ -19,6 +19,7 @@ from heat_config_hooks import files
 from heat_config_stack.cli import template_options
 from heat_config_stack.definition import files as named_files
 from heat_config_stack.hot import reader
+from support import endings, pace
 from support.machine import BIN, Machine, deployment
 
 pytestmark = pytest.mark.takes(20)
@@ -65,10 +66,11 @@ def test_endless_file_is_refused(machine: Machine) -> None:
     """With little more memory than the limit."""
     done = machine.apply(Path("/dev/zero"))
     assert (done.code, done.err) == (2, "error: cannot read /dev/zero: it is longer than 64 MiB\n")
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
+    with endings.ended(subprocess.Popen(["yes"], stdout=subprocess.PIPE)) as yes:
         command = [str(BIN / "heat-config-apply"), "-", "--state-dir", str(machine.state)]
-        ended = subprocess.run(command, stdin=yes.stdout, capture_output=True, text=True, timeout=60, check=False)
-        yes.kill()
+        ended = subprocess.run(
+            command, stdin=yes.stdout, capture_output=True, text=True, timeout=pace.seconds(60), check=False
+        )
     assert (ended.returncode, ended.stderr) == (3, "error: cannot read standard input: it is longer than 64 MiB\n")
 
 
@@ -144,10 +146,11 @@ def test_pipe_on_a_config_drive_is_not_read(tmp_path: Path) -> None:
 
 def test_a_hook_by_itself_refuses_input_without_end() -> None:
     """A hook that is run alone refuses endless input."""
-    with subprocess.Popen(["yes"], stdout=subprocess.PIPE) as yes:
+    with endings.ended(subprocess.Popen(["yes"], stdout=subprocess.PIPE)) as yes:
         command = [str(BIN / "heat-config-hook"), "script"]
-        ended = subprocess.run(command, stdin=yes.stdout, capture_output=True, text=True, timeout=60, check=False)
-        yes.kill()
+        ended = subprocess.run(
+            command, stdin=yes.stdout, capture_output=True, text=True, timeout=pace.seconds(60), check=False
+        )
     assert ended.returncode == 1
     assert ended.stderr == "error: cannot read standard input: it is longer than 64 MiB\n"
 

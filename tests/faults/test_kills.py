@@ -18,7 +18,7 @@ from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
-from support import kill_points, pace
+from support import endings, kill_points, pace
 from support.loopback import Answer, SignalServer, wait_until
 from support.machine import Machine, deployment
 
@@ -62,11 +62,6 @@ def end(agent: subprocess.Popen[str], number: int = signal.SIGKILL) -> int:
 def supervisor(machine: Machine, identity: str = "d1") -> psutil.Process:
     """Return the process that watches over a run."""
     return psutil.Process(machine.status()[identity]["process"])
-
-
-def gone(process: psutil.Process) -> bool:
-    """Return whether a process has ended, reaped by its parent or not."""
-    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
 def craft(machine: Machine, given: dict[str, Any], status: str = "-", **changes: Any) -> Path:
@@ -158,7 +153,7 @@ def test_a_run_that_ended_meanwhile(machine: Machine, heat: SignalServer) -> Non
     end(begin(machine, [given]))
     running = supervisor(machine)
     let_go(machine)
-    wait_until(lambda: gone(running))
+    wait_until(lambda: endings.has_ended(running))
 
     done = machine.apply([given])
 
@@ -205,13 +200,13 @@ def test_the_supervisor_is_killed(machine: Machine, heat: SignalServer) -> None:
     """A run whose supervisor is killed is reported as interrupted, with what it printed, and its processes end."""
     given = deployment(config=script(machine).replace("until", "echo so far\nuntil"), signal=heat.url())
     agent = begin(machine, [given])
-    children = supervisor(machine).children(recursive=True)
+    children = endings.children(supervisor(machine), recursive=True)
     assert children
     supervisor(machine).kill()
     agent.communicate(timeout=pace.seconds(10))
 
     assert agent.returncode == 1
-    assert all(gone(each) for each in children)
+    assert all(endings.has_ended(each) for each in children)
     [told] = heat.values()
     assert told["deploy_status_code"] == INTERRUPTED
     assert "interrupted" in told["deploy_stderr"]
@@ -225,14 +220,14 @@ def test_agent_and_supervisor_are_killed(machine: Machine, heat: SignalServer) -
     given = deployment(config=script(machine), signal=heat.url())
     agent = begin(machine, [given])
     watching = supervisor(machine)
-    children = watching.children(recursive=True)
+    children = endings.children(watching, recursive=True)
     end(agent)
     watching.kill()
-    wait_until(lambda: gone(watching))
+    wait_until(lambda: endings.has_ended(watching))
 
     assert machine.apply([given]).code == 1
     assert machine.apply([given]).code == 0
-    assert all(gone(each) for each in children)
+    assert all(endings.has_ended(each) for each in children)
     assert [each["deploy_status_code"] for each in heat.values()] == [INTERRUPTED]
     assert ran(machine) == ["d1"]
 
@@ -256,7 +251,7 @@ def test_the_agent_is_asked_to_end(machine: Machine, heat: SignalServer, number:
     running = supervisor(machine)
 
     assert end(agent, number) == 130
-    assert not gone(running)
+    assert not endings.has_ended(running)
     assert not heat.signals
     let_go(machine)
     assert machine.apply([given]).code == 0
@@ -330,7 +325,7 @@ def test_run_that_ends_without_an_agent_is_flushed(machine: Machine, heat: Signa
     running = supervisor(machine)
     end(agent)
     let_go(machine)
-    wait_until(lambda: gone(running))
+    wait_until(lambda: endings.has_ended(running))
     assert machine.apply(given).code == 0
     found = {each: [path.read_text().split("\n")[0] for path in status_files(machine, each)] for each in ("d1", "d2")}
     assert found == {"d1": ["0 flushed"], "d2": ["0"]}
@@ -370,13 +365,13 @@ def test_the_time_limit_passes_while_no_agent_is_there(machine: Machine, heat: S
     given = deployment(config=script(machine), options={"timeout": 0.5}, signal=heat.url())
     end(begin(machine, [given]))
     running = supervisor(machine)
-    children = running.children(recursive=True)
+    children = endings.children(running, recursive=True)
     time.sleep(0.5)
 
     done = machine.apply([given], seconds=8)
 
     assert done.code == 1
-    assert all(gone(each) for each in [running, *children])
+    assert all(endings.has_ended(each) for each in [running, *children])
     [told] = heat.values()
     assert told["deploy_status_code"] == TIMED_OUT
     assert "timed out after" in told["deploy_stderr"]
@@ -413,7 +408,7 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     assert killed.code == -signal.SIGKILL
     watching = supervisor(machine)
     watching.kill()
-    wait_until(lambda: gone(watching))
+    wait_until(lambda: endings.has_ended(watching))
 
     assert machine.apply([given]).code == 1
     assert [each["deploy_status_code"] for each in heat.values()] == [TIMED_OUT]

@@ -6,7 +6,6 @@ of it (see `shadow`), and what comes next is told that it is another boot.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import signal
 import subprocess
@@ -16,10 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import psutil
 import pytest
 
-from support import promises, shadow, shares
+from support import endings, promises, shadow, shares
 from support import stage as stages
 from support.loopback import wait_until
 from support.promises import KINDS, Kind
@@ -94,10 +92,8 @@ class Power:
             self.stage.daemon.send(signal.SIGKILL)
 
         def is_off() -> bool:
-            found = [each for each in self.stage.machine.processes() if _lives(each)]
-            for each in sorted(found, key=lambda process: process.pid):
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    each.kill()
+            found = [each for each in self.stage.machine.processes() if not endings.has_ended(each)]
+            endings.kill(*sorted(found, key=lambda process: process.pid))
             return not found
 
         wait_until(is_off, stages.LONG)
@@ -107,13 +103,6 @@ class Power:
         stage = self.stage
         stage.finish(self._current([]))
         stage.world.check()
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 def _play(folder: Path, seed: int, kept: float, way: str) -> str:

@@ -66,7 +66,7 @@ def test_invalid_answer_does_not_count_as_accepted(servers: Servers, tried: Trie
     servers.add((*proxy_faults.NO_HTTP, *proxy_faults.INFORMS, proxy_faults.TWO_LENGTHS))
     servers.add(pages, *WAYS)
     servers.begin()
-    servers.kept("not HTTP|HTTP 1|web page|contradict|no answer within|hung up")
+    servers.kept("not HTTP|HTTP 1|web page|contradict|no answer within|no full answer|hung up")
     servers.over()
     tried(len(servers.cases))
 
@@ -90,6 +90,22 @@ def test_results_arrive_at_servers_that_were_not_ready(servers: Servers, tried: 
 
 
 @pytest.mark.fault(
+    1,
+    "401 or 403 for a result, for a moment or for more than an hour",
+    "it is sent again with growing pauses for an hour, and is refused for good only after that",
+)
+def test_results_arrive_at_servers_that_deny_access_for_a_while(servers: Servers, tried: Tried) -> None:
+    """A user of Heat's may have lost its role, and Swift may not know the keys of an account."""
+    servers.add([proxy_faults.answers(401)], "url")
+    servers.add([proxy_faults.answers(403)], *WAYS)
+    servers.begin()
+    servers.kept("^HTTP 40[13] [A-Z]")
+    assert not servers.daemon.said("refused for good")
+    servers.over()
+    tried(len(servers.cases))
+
+
+@pytest.mark.fault(
     4,
     "a redirect: to another server, to itself, to a file, to nowhere, of every kind",
     "no redirect is followed, so no other server sees the result; it is kept, and sent again",
@@ -108,13 +124,12 @@ def test_results_do_not_follow_redirects(servers: Servers, other: SignalServer, 
 
 @pytest.mark.fault(
     5,
-    "401, 403, 404, 410, 413 or 422 for a result",
+    "404, 410, 413 or 422 for a result",
     "a sentence says that it was refused for good, and it is not sent again until `retry` asks for that",
 )
 def test_servers_that_refuse(servers: Servers, tried: Tried) -> None:
     """A final refusal is not followed by another attempt."""
-    servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], "url")
-    servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD if status != 401], "heat", "zaqar")
+    servers.add([proxy_faults.answers(status) for status in proxy_faults.FOR_GOOD], *WAYS)
     servers.begin()
     for case in servers.cases:
         entry = servers.entries()[case.id]

@@ -16,7 +16,7 @@ import pytest
 from heat_config_agent.cli import shortcut
 from heat_config_agent.model.entry import Removed, State
 from heat_config_agent.state import journal
-from support import kill_points
+from support import kill_points, pace
 from support.daemon import Daemon, counting, ran
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment, small_disk
@@ -278,7 +278,12 @@ def test_output_that_cannot_be_written_over_goes(machine: Machine) -> None:
     words = ["strace", "-f", "-o", "/dev/null", "-e", "trace=pwrite64", "-e", "inject=pwrite64:error=ENOSPC"]
     conf = ["--config", settings(machine, keep_secrets=0)]
     done = subprocess.run(
-        [*words, *command, *conf], env=machine.environment, capture_output=True, text=True, check=False, timeout=120
+        [*words, *command, *conf],
+        env=machine.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(120),
     )
     assert done.returncode == 0, done.stderr
     assert holds(machine, SECRET) == set()

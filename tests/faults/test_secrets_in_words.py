@@ -22,7 +22,7 @@ from typing import Any
 
 import pytest
 
-from support import pace, planted
+from support import endings, pace, planted
 from support.cloud import Cloud
 from support.daemon import LONG, Daemon, until
 from support.loopback import Answer, SignalServer, wait_until
@@ -253,18 +253,18 @@ def test_a_secret_in_several_parts_is_not_shown(machine: Machine, parts: tuple[s
         stderr=follower,
     )
     os.close(follower)
-    seen = read_until(leader, "begun")  # then the journal has the run: `log -f` of one that has none ends at once
-    following = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
-    assert following.stdout is not None
-    assert following.stdout.readline() == "begun\n"
-    seen += read_until(leader, "running")  # once more, after the half has been there
-    go.touch()
-    seen += read_until(leader, "")
-    assert agent.wait(pace.seconds(LONG)) == 0
-    out, _ = following.communicate(timeout=pace.seconds(LONG))
+    with os.fdopen(leader, "rb"), endings.ended(agent):
+        seen = read_until(leader, "begun")  # then the journal has the run: `log -f` of one that has none ends at once
+        following = machine.start("heat-config-agent", "log", "-f", "d1", "--state-dir", str(machine.state))
+        assert following.stdout is not None
+        assert following.stdout.readline() == "begun\n"
+        seen += read_until(leader, "running")  # once more, after the half has been there
+        go.touch()
+        seen += read_until(leader, "")
+        assert agent.wait(pace.seconds(LONG)) == 0
+        out, _ = following.communicate(timeout=pace.seconds(LONG))
     assert out == "***\nended\n"
     assert [each for each in (*first.split(), *second.split()) if each in seen] == []
-    os.close(leader)
 
 
 def read_until(descriptor: int, word: str) -> str:

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support import pace, planted
+from support import endings, pace, planted
 from support.containers import IMAGE, own_podman, podman
 from support.daemon import LONG, Daemon, until
 from support.loopback import SignalServer, wait_until
@@ -257,9 +257,10 @@ def test_there_is_no_core_of_the_agent(machine: Machine, heat: SignalServer) -> 
         stderr=subprocess.DEVNULL,
     )
     theirs = machine.state / "heat-config-script"
-    wait_until(lambda: bool(list(theirs.glob("core*"))), LONG)
-    agent.send_signal(signal.SIGABRT)
-    assert agent.wait(pace.seconds(LONG)) == -signal.SIGABRT
+    with endings.ended(agent):
+        wait_until(lambda: bool(list(theirs.glob("core*"))), LONG)
+        agent.send_signal(signal.SIGABRT)
+        assert agent.wait(pace.seconds(LONG)) == -signal.SIGABRT
     assert list(machine.folder.glob("core*")) == []
     assert mine.read_text() == "unlimited\n"
     go.touch()
@@ -301,12 +302,13 @@ def test_there_is_no_core_of_hooks(machine: Machine) -> None:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    assert hook.stdin is not None
-    hook.stdin.write(json.dumps(given).encode())
-    hook.stdin.close()
-    wait_until(pid.exists, LONG)
-    hook.send_signal(signal.SIGABRT)
-    assert hook.wait(pace.seconds(LONG)) == -signal.SIGABRT
+    with endings.ended(hook):
+        assert hook.stdin is not None
+        hook.stdin.write(json.dumps(given).encode())
+        hook.stdin.close()
+        wait_until(pid.exists, LONG)
+        hook.send_signal(signal.SIGABRT)
+        assert hook.wait(pace.seconds(LONG)) == -signal.SIGABRT
     [folder] = machine.temporary.glob("heat-config-hook-*")
     os.kill(int(pid.read_text()), signal.SIGABRT)
     wait_until(lambda: not Path(f"/proc/{pid.read_text().strip()}/exe").exists(), LONG)

@@ -69,9 +69,10 @@ def template(stacks: Stacks, kind: str) -> Path:
 @again
 def test_a_signal_that_was_late_for_nobody_counts(stacks: Stacks) -> None:
     """The time ran out while no process worked on the stack: who goes on hears those first that could not be heard."""
-    path = stacks.template(stacks.waiting(timeout=2))
+    limit = round(pace.limit(2))
+    path = stacks.template(stacks.waiting(timeout=limit))
     interrupt(stacks, path)
-    time.sleep(2.5)  # the time of the wait condition
+    time.sleep(limit + 0.5)
 
     complete(stacks, path)
 

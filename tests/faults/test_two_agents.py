@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from heat_config_agent.state import lock
-from support import pace
+from support import endings, pace
 from support.daemon import LONG, Daemon, counting, ran, until
 from support.loopback import SignalServer, wait_until
 from support.machine import BIN, Machine, deployment
@@ -109,7 +109,7 @@ def test_a_run_has_none_of_our_files_open(machine: Machine) -> None:
     wait_until((machine.folder / "ran").exists)
     supervisor = psutil.Process(machine.status()["d1"]["process"])
 
-    for each in [supervisor, *supervisor.children(recursive=True)]:
+    for each in [supervisor, *endings.children(supervisor, recursive=True)]:
         names = [str(path.readlink()) for path in Path(f"/proc/{each.pid}/fd").iterdir()]
         assert not [name for name in names if name.endswith(("/lock", "/journal")) or name.startswith("socket")]
 
@@ -224,12 +224,7 @@ def test_run_of_another_container_is_followed(machine: Machine, heat: SignalServ
         said, _ = second.communicate(timeout=pace.seconds(LONG))
         assert second.returncode == 0, said
     finally:
-        for process in (first, second):
-            if process is not None:
-                for each in [*psutil.Process(process.pid).children(recursive=True)] if process.poll() is None else []:
-                    each.kill()
-                process.kill()
-                process.wait()
+        endings.end(first, second)
     assert (machine.folder / "ran").read_text() == "ran\n"
     assert [each["deploy_status_code"] for each in heat.values()] == [0]
 

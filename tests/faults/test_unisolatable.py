@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.machine import BIN, Machine, deployment
 from support.tools import need, need_root
 from support.unprivileged import Unprivileged
@@ -43,7 +44,9 @@ def test_a_machine_that_gives_no_namespaces_refuses(machine: Machine) -> None:
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         command = [*before, str(BIN / words[0]), *words[1:], *state]
-        return subprocess.run(command, env=machine.environment, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(
+            command, env=machine.environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+        )
 
     done = run("heat-config-apply", str(document))
     assert done.returncode == 1, done.stderr

@@ -10,6 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.state import agents, lock
+from support import endings
 from support.daemon import LONG, Daemon, counting
 from support.loopback import wait_until
 from support.machine import BIN, deployment
@@ -104,6 +105,5 @@ def test_the_state_of_another_users_agent_is_not_to_be_taken_over(unprivileged: 
         wait_until((machine.folder / "ran").exists, LONG)
         assert "Traceback" not in (machine.folder / "log").read_text()
     finally:
-        agent.kill()
-        agent.wait()
+        endings.end(agent)
         log.close()

@@ -13,6 +13,7 @@ from fuzz.examples import TESTS
 from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_agent.sources import user_data
 from heat_config_agent.state import journal
+from support import pace
 from support.machine import BIN, Done, Machine, deployment
 
 pytestmark = pytest.mark.takes(20)
@@ -49,7 +50,7 @@ def limited(machine: Machine, program: str, *arguments: str) -> Done:
         ["sh", "-c", f'ulimit -v {MEMORY} && exec "$@"', "sh", str(BIN / program), *arguments],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=100,
+        timeout=pace.seconds(100),
         check=False,
         env=machine.environment,
         cwd=machine.folder,

@@ -17,7 +17,7 @@ import yaml
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError, MissingTool
 from heat_config_hooks.tools import ansible
-from support import pace
+from support import endings, pace
 from support.driver import Alone, Applied, Driver
 from support.loopback import wait_until
 from support.machine import BIN, Machine, deployment
@@ -515,8 +515,7 @@ def stubborn(tmp_path: Path) -> Iterator[Path]:
     path.write_text("#!/bin/sh\ntrap '' TERM\nwhile :; do sleep 0.2; done\n")
     path.chmod(0o755)
     yield path
-    for each in living(str(tmp_path)):
-        each.kill()
+    endings.kill(*living(str(tmp_path)))
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.machine import BIN, Machine
 
 TOOL = """\
@@ -79,7 +80,7 @@ class Hooks:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=pace.seconds(60),
         )
 
     def reply(self, tool: str, deployment: Mapping[str, object], **environment: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from support import pace
+from support import endings, pace
 from support.driver import Alone, Driver
 from support.observations import mode
 from support.puppet import START, Puppet, a_manifest, real, recorder
@@ -252,8 +252,7 @@ def test_hanging_puppet_is_ended(driver: Driver, the_puppet: Puppet, tmp_path: P
     assert "before it hangs" in done["deploy_stdout"]
     assert no_more(the_puppet.arguments[-1])
     if isinstance(driver, Alone):  # which ends no more than the group of processes
-        for each in naming(str(file)):
-            each.kill()
+        endings.kill(*naming(str(file)))
     assert no_more(str(file))
 
 

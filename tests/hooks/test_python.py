@@ -380,6 +380,6 @@ def test_the_program_around_the_script_runs_in_old_pythons(tmp_path: Path) -> No
     (tmp_path / "given.json").write_text(json.dumps(given))
 
     # Isolated, and without the standard library's optional parts: nothing but built-ins, json and os.
-    subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "run.py")], check=True, timeout=60)
+    subprocess.run([sys.executable, "-I", "-S", str(tmp_path / "run.py")], check=True, timeout=pace.seconds(60))
 
     assert json.loads((tmp_path / "outputs.json").read_text()) == {"a": [1]}

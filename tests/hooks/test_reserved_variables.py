@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from heat_config_hooks import protocol
+from support import pace
 from support.machine import Machine, deployment
 
 Attack = Callable[[str, Path], tuple[dict[str, str], list[str]]]
@@ -162,7 +163,7 @@ def test_no_input_has_a_program_run_a_command(name: str, tmp_path: Path) -> None
             cwd=tmp_path,
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=60,
+            timeout=pace.seconds(60),
             check=False,
         )
         assert canary.exists() is happens

@@ -585,7 +585,7 @@ def test_restarts_that_a_timeout_cut_short_are_repeated(inside: Inside) -> None:
     began = time.monotonic()
     values = inside.run(units({"hang.service": hang, "web.service": after}, action="UPDATE", options={"timeout": 3}))
     assert values["deploy_status_code"] == 124
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < pace.seconds(30)
     deadline = time.monotonic() + pace.seconds(20)
     while inside.machine.run("pgrep", "-f", "sleep 3000").code == 0:
         assert time.monotonic() < deadline

@@ -23,8 +23,8 @@ _QUICK = {"DPKG_DEB_COMPRESSOR_LEVEL": "1"}
 """Nothing that is tested depends on how well a package is compressed."""
 
 _MODULES = (
-    "keystoneauth1, psutil, requests, shtab, yaml",
-    "python3-keystoneauth1 python3-psutil python3-requests python3-shtab python3-yaml",
+    "psutil, requests, shtab, yaml",
+    "python3-psutil python3-requests python3-shtab python3-yaml",
 )
 """The build requirements of a package on the distribution's modules."""
 

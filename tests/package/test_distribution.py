@@ -9,6 +9,7 @@ import sysconfig
 import pytest
 
 from package.built import ROOT
+from support import pace
 
 pytestmark = pytest.mark.takes(120)
 
@@ -46,7 +47,7 @@ def test_http_is_as_truthful_with_the_modules_of_the_distribution() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=pace.seconds(200),
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr

@@ -76,25 +76,26 @@ def test_a_script_that_cannot_be_started_has_failed(machine: Machine, heat: Sign
 @pytest.mark.parametrize("by", ["option", "text option", "command line", "component"])
 def test_a_time_limit_ends_the_whole_tree(machine: Machine, heat: SignalServer, by: str) -> None:
     """When the limit is over every process of the run is asked to end, also one in a session of its own: status 124."""
-    by_option: dict[str, dict[str, Any]] = {"option": {"timeout": 1.5}, "text option": {"timeout": "1.5"}}
+    limit = pace.limit(1.5)
+    by_option: dict[str, dict[str, Any]] = {"option": {"timeout": limit}, "text option": {"timeout": f"{limit:g}"}}
     options = by_option.get(by, {})
-    arguments = ["--timeout", "1.5"] if by == "command line" else []
+    arguments = ["--timeout", f"{limit:g}"] if by == "command line" else []
     script = f"{SH}echo begun\necho why >&2\nsetsid sleep 60 &\nsleep 60\n"
     group = "script"
     config: object = script
     if by == "component":
-        options = {"script": {"timeout": 1.5}}
+        options = {"script": {"timeout": limit}}
         group = "component"
         config = {"configs": [{"tool": "script", "actions": ["CREATE"], "config": script}]}
 
     began = time.monotonic()
     value = result(machine, heat, config, *arguments, options=options, group=group)
 
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - began < pace.seconds(30)
     assert value["deploy_status_code"] == 124
     assert value["deploy_stdout"] == "begun\n"
     assert "\nwhy\n" in value["deploy_stderr"]
-    assert "1.5 s" in value["deploy_stderr"]
+    assert f"{limit:g} s" in value["deploy_stderr"]
     wait_until(lambda: not machine.processes())
 
 
@@ -104,9 +105,9 @@ def test_processes_that_ignore_term_are_killed(machine: Machine, heat: SignalSer
     script = f'{SH}sh -c "{stubborn}" &\nsetsid sh -c "{stubborn}" &\necho begun\n{stubborn}\n'
 
     began = time.monotonic()
-    value = result(machine, heat, script, "--grace", "0.5", options={"timeout": 1.5})
+    value = result(machine, heat, script, "--grace", "0.5", options={"timeout": pace.limit(1.5)})
 
-    assert 2 < time.monotonic() - began < 30
+    assert 2 < time.monotonic() - began < pace.seconds(30)
     assert value["deploy_status_code"] == 124
     assert value["deploy_stdout"] == "begun\n"
     wait_until(lambda: not machine.processes())
@@ -116,7 +117,7 @@ def test_a_script_may_tidy_up_when_its_time_is_over(machine: Machine, heat: Sign
     """TERM comes first, and what the script says when it gets it is in the result, which is a failure all the same."""
     script = f"{SH}trap 'echo tidied; exit 0' TERM\nsleep 60 & wait\n"
 
-    value = result(machine, heat, script, options={"timeout": 0.4})
+    value = result(machine, heat, script, options={"timeout": pace.limit(1)})
 
     assert value["deploy_status_code"] == 124
     assert value["deploy_stdout"] == "tidied\n"
@@ -149,9 +150,9 @@ def test_a_script_may_start_a_daemon(machine: Machine, heat: SignalServer, how: 
     script = f"{SH}{how}\nsleep 0.1\necho started\n"
 
     began = time.monotonic()
-    value = result(machine, heat, script, options={"timeout": 20})
+    value = result(machine, heat, script, options={"timeout": pace.seconds(20)})
 
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < pace.seconds(20)
     assert (value["deploy_stdout"], value["deploy_status_code"]) == ("started\n", 0)
     assert [each.name() for each in machine.processes()] == ["sleep"]
 
@@ -321,4 +322,4 @@ def test_run_that_stopped_itself_is_ended_in_time(machine: Machine, heat: Signal
 
     assert [each["deploy_status_code"] for each in heat.values()] == [124]
     assert "cannot end process" not in done.err
-    assert time.monotonic() - begun < 30
+    assert time.monotonic() - begun < pace.seconds(30)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from support import pace
 from support.loopback import SignalServer
 from support.machine import BIN, Machine, deployment
 from support.outcomes import SH, result
@@ -26,7 +27,7 @@ def under(machine: Machine, prelude: str, document: object, *, keep: tuple[int, 
         check=True,
         pass_fds=keep,
         capture_output=True,
-        timeout=30,
+        timeout=pace.seconds(30),
     )
 
 
@@ -235,7 +236,8 @@ def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServ
     """The file of inputs, which may have secrets, is removed however a run ends."""
     script = f"{SH}echo $HEAT_INPUTS_FILE; stat -c %a $HEAT_INPUTS_FILE\n{end}\n"
 
-    value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": 0.4})
+    limit = pace.limit(1) if end == "sleep 60" else pace.seconds(60)
+    value = result(machine, heat, script, inputs={"db_password": "x"}, options={"timeout": limit})
 
     path, mode = value["deploy_stdout"].split()
     assert mode == "600"

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
-from support import leftovers, pace
+from support import endings, leftovers, pace
 from support.loopback import wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -74,12 +73,4 @@ def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: in
     finally:
         run.kill()
         run.wait()
-    wait_until(lambda: not any(map(_lives, left)), LONG)
-
-
-def _lives(pid: int) -> bool:
-    """Return whether a process has not ended; one that has, but whose parent has not asked, is none."""
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
+    wait_until(lambda: all(map(endings.pid_has_ended, left)), LONG)

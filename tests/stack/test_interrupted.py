@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ import pytest
 
 from heat_config_stack.records.lines import written
 from stack.made import deployment, script, tried, value
-from support import loaded, pace
+from support import endings, loaded
+from support.loopback import wait_until
 
 TESTS = Path(__file__).parents[1]
 
@@ -152,12 +153,10 @@ def test_a_script_that_runs_meanwhile_is_followed(tmp_path: Path) -> None:
         [sys.executable, str(TESTS / "stack/driver.py"), str(tmp_path), json.dumps(operation)],
         env={"PATH": os.environ["PATH"], "PYTHONPATH": str(TESTS), "HOME": str(tmp_path)},
     )
-    deadline = time.monotonic() + pace.seconds(20)
-    while not (tmp_path / "log").exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    begun.kill()
-    assert begun.wait() == -9
+    with endings.ended(begun):
+        wait_until((tmp_path / "log").exists, 60)
+        begun.kill()  # by itself: its run goes on
+        assert begun.wait() == -signal.SIGKILL
     found = run(tmp_path, operation)
     assert found is not None
     assert (found["state"], found["outputs"]) == (["CREATE", "COMPLETE"], {"o": "done"})

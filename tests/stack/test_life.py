@@ -18,6 +18,7 @@ from heat_config_stack.records import listing
 from heat_config_stack.records.store import FILE
 from stack.made import made, tried, value
 from stack.working import Working
+from support import pace
 
 
 def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
@@ -153,7 +154,7 @@ def test_a_wait_condition_is_signalled_over_http(working: Working) -> None:
     def signal(address: str, token: str, body: bytes) -> None:
         asked = urllib.request.Request(address, body, {"X-Auth-Token": token})  # noqa: S310  # of this machine
         try:
-            with urllib.request.urlopen(asked, timeout=20) as answer:  # noqa: S310
+            with urllib.request.urlopen(asked, timeout=pace.seconds(20)) as answer:  # noqa: S310
                 answers.append(answer.status)
         except urllib.error.HTTPError as error:
             answers.append(error.code)

@@ -13,6 +13,7 @@ import pytest
 from heat_config_agent.diagnostics.mistakes import Invalid
 from stack.made import made
 from stack.working import Working
+from support import pace
 
 CFN = {"Status": "SUCCESS", "Reason": "done", "Data": "d", "UniqueId": "1"}
 
@@ -23,7 +24,7 @@ def send(url: str, body: Any) -> int:
         url, json.dumps(body).encode() if body is not None else b"", method="PUT"
     )
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=pace.seconds(20)) as answer:  # noqa: S310
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code

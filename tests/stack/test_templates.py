@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.settings import effective
 from heat_config_stack.definition import Identity
 from heat_config_stack.definition.files import File

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings import effective
 from heat_config_stack.definition import Definition, Loader

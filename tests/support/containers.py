@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from support import pace
 from support.tools import need
 
 IMAGE = "localhost/busybox:test"
@@ -116,7 +117,11 @@ class Podman:
 
     def _run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [str(self.folder / "bin/podman"), *arguments], capture_output=True, text=True, timeout=100, check=False
+            [str(self.folder / "bin/podman"), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=pace.seconds(100),
+            check=False,
         )
 
     def _unmount(self) -> None:

@@ -3,6 +3,8 @@
 - `xdist_group(name)`: one process runs all tests of the group. A test without the mark is in the group of its file,
   and a test of the real cloud in the group of the cloud, which takes a minute to start.
 - `apart`: the test shares nothing with the others of its file, which take long, so any process may run it.
+- `slow`: `make test` leaves the test out. A test that boots a machine or runs real containers has the mark without
+  saying so: it needs root and programs that are not from pip.
 - `takes(seconds)`: what a file, or a test that is apart, takes about. The longest begin first, so that all processes
   end together.
 """
@@ -16,6 +18,9 @@ import pytest
 
 _TESTS = Path(__file__).parents[1]
 
+_REAL = {"booted_machine", "one_cloud", "own_podman"}
+"""The fixtures of which a test needs more than `.venv`."""
+
 _CLOUD = "cloud"
 """The group of the tests that share the real cloud."""
 
@@ -25,6 +30,8 @@ def distribute(items: list[pytest.Item]) -> None:
     longest: dict[str, float] = {}
     groups = {}
     for item in items:
+        if not _REAL.isdisjoint(_fixtures(item)):
+            item.add_marker(pytest.mark.slow)
         groups[item] = group = _group(item)
         longest[group] = max(longest.get(group, 0.0), _seconds(item))
     longest[_CLOUD] = float("inf")  # it is the longest by far

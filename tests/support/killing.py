@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import contextlib
 import functools
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from dataclasses import dataclass
 
 import psutil
 
+from support import endings
 from support.loopback import wait_until
 from support.machine import Machine
 
@@ -27,9 +27,13 @@ class Boot:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
         )
-        assert self._process.stdout
-        assert self._process.stdout.readline() == b"\n"
-        [self._init] = psutil.Process(self._process.pid).children()
+        try:
+            assert self._process.stdout
+            assert self._process.stdout.readline() == b"\n"
+            [self._init] = psutil.Process(self._process.pid).children()
+        except BaseException:
+            endings.end(self._process)
+            raise
         self.before = ("nsenter", "--target", str(self._init.pid), "--pid", "--mount", "--")
 
     @staticmethod
@@ -45,11 +49,8 @@ class Boot:
 
     def end(self) -> None:
         """Take the machine down: nothing of it runs any more when this returns."""
-        self._init.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            if stream:
-                stream.close()
+        endings.kill(self._init)
+        endings.end(self._process)
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,7 @@ class Running:
         The word is that of who tells it: it ends in `supervisor` or in `tool`.
         """
         targets = () if victim.endswith("supervisor") else self.others
-        targets = targets if victim.endswith("tool") else (self.supervisor, *targets)
-        hit = False
-        for each in targets:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                each.kill()
-                hit = True
-        return hit
+        return endings.kill(*targets if victim.endswith("tool") else (self.supervisor, *targets))
 
 
 def runs(machine: Machine) -> list[Running]:
@@ -95,8 +90,7 @@ def runs(machine: Machine) -> list[Running]:
 def kill_agent(agent: subprocess.Popen[bytes], boot: Boot | None = None) -> bool:
     """Kill an agent, which works in a boot if there is one; return whether it was still there."""
     hit = agent.poll() is None
-    for each in inner(agent, boot, hold=True):
-        each.kill()
+    endings.kill(*inner(agent, boot, hold=True))
     agent.kill()
     agent.wait()
     return hit

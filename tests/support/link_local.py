@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from support import pace
+from support import endings, pace
 from support.tools import need
 
 ADDRESS, INTERFACE = "fe80::a9fe:a9fe", "meta0"
@@ -57,12 +57,15 @@ class Network:
 
     def stop(self) -> str:
         """End the server, and the namespace with it; return what it complained about."""
-        return self._process.communicate("", timeout=pace.seconds(30))[1]
+        with endings.ended(self._process):
+            return self._process.communicate("", timeout=pace.seconds(30))[1]
 
     def run(self, words: Sequence[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
         """Run a command in the namespace to its end."""
         inside = ["nsenter", f"--target={self._process.pid}", "--net", "--", *words]
-        return subprocess.run(inside, env=environment, capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(
+            inside, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+        )
 
     @property
     def heard(self) -> list[dict[str, Any]]:

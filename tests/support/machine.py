@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import shlex
-import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,7 @@ from heat_config_agent.cli import status
 from heat_config_agent.model.entry import Removed
 from heat_config_agent.state import journal
 from heat_config_hooks import HOOKS
-from support import loaded, pace, planted
+from support import endings, loaded, pace, planted
 
 BIN = Path(sys.executable).parent
 """Where the commands are installed: beside the interpreter that runs the tests."""
@@ -176,18 +175,8 @@ class Machine:
 
     def end(self) -> None:
         """End whatever is still running."""
-        for process in self._started:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
-            for stream in filter(None, (process.stdin, process.stdout, process.stderr)):
-                with contextlib.suppress(OSError):  # there may be no reader of what was written
-                    stream.close()
-        for each in self.processes():
-            try:
-                each.send_signal(signal.SIGKILL)
-            except psutil.NoSuchProcess:
-                continue
+        endings.end(*self._started)
+        endings.kill(*self.processes())
 
     def _applied(self, document: object, arguments: Iterable[str]) -> list[str]:
         if document is not None and not isinstance(document, Path):

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import requests
 
+from support import endings, pace
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until
 from support.repositories import Repository
@@ -115,7 +116,9 @@ class Programs:
         for process in reversed(self._running):
             process.send_signal(signal.SIGCONT)
             process.terminate()
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(pace.seconds(10))
+        endings.end(*self._running)
         self._running.clear()
 
 
@@ -278,10 +281,10 @@ class Oci(Web):
 
         def blob(body: bytes, kind: str) -> dict[str, object]:
             digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-            target = requests.post(f"{place}/blobs/uploads/", timeout=10).headers["Location"]
+            target = requests.post(f"{place}/blobs/uploads/", timeout=pace.seconds(10)).headers["Location"]
             sign = "&" if "?" in target else "?"
             octets = {"Content-Type": "application/octet-stream"}
-            done = requests.put(f"{target}{sign}digest={digest}", data=body, headers=octets, timeout=10)
+            done = requests.put(f"{target}{sign}digest={digest}", data=body, headers=octets, timeout=pace.seconds(10))
             assert done.status_code == 201, done.text
             return {"mediaType": kind, "digest": digest, "size": len(body)}
 
@@ -293,7 +296,9 @@ class Oci(Web):
             "layers": [blob(packed(files), "application/vnd.oci.image.layer.v1.tar+gzip")],
         }
         body = json.dumps(manifest).encode()
-        done = requests.put(f"{place}/manifests/stable", data=body, headers={"Content-Type": kind}, timeout=10)
+        done = requests.put(
+            f"{place}/manifests/stable", data=body, headers={"Content-Type": kind}, timeout=pace.seconds(10)
+        )
         assert done.status_code == 201, done.text
 
 

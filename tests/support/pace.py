@@ -34,6 +34,11 @@ FACTOR = float(os.environ.get(_VARIABLE) or _measured())
 os.environ[_VARIABLE] = str(FACTOR)
 
 
+def limit(usual: float) -> float:
+    """Return a time limit to set in the product, before which something has to happen: longer on a slow machine."""
+    return round(usual * FACTOR / _LEAST, 1)
+
+
 def seconds(usual: float) -> float:
     """Return the deadline of something that takes so many seconds at most on a machine with nothing else to do."""
     return usual * FACTOR

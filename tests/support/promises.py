@@ -27,7 +27,7 @@ import psutil
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.state import journal
 from heat_config_hooks import processes
-from support import kill_points, loaded, pace
+from support import endings, kill_points, loaded, pace
 from support.loopback import Signal, SignalServer
 from support.machine import BIN, Machine, deployment
 from support.walks import below
@@ -247,19 +247,15 @@ class World:
         """Kill the supervisor of a run, or, where it is `whole`, the command that it watches over; return whether."""
         for entry in journal.read(self.machine.state).values():
             if entry.state is State.RUNNING and entry.run and processes.alive(entry.run.pid, entry.run.ticks):
-                return self._kill(psutil.Process(entry.run.pid), whole=whole)
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    return self._kill(psutil.Process(entry.run.pid), whole=whole)
         return False
 
     def _kill(self, supervisor: psutil.Process, *, whole: bool) -> bool:
-        try:
-            victims = supervisor.children(recursive=True) if whole else [supervisor]
-            for each in victims:
-                each.kill()
-        except psutil.NoSuchProcess:
-            return False
-        self.may_be_interrupted = self.may_be_interrupted or bool(victims)
-        self.kills += bool(victims)
-        return bool(victims)
+        hit = endings.kill(*endings.children(supervisor, recursive=True) if whole else [supervisor])
+        self.may_be_interrupted = self.may_be_interrupted or hit
+        self.kills += hit
+        return hit
 
     # Looking.
 

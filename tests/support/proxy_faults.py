@@ -220,7 +220,7 @@ FOR_AN_HOUR = (
 )
 """The agent waits for an hour at most."""
 
-FOR_GOOD = (401, 403, 404, 410, 413, 422)
+FOR_GOOD = (404, 410, 413, 422)
 
 
 def redirects(elsewhere: str, itself: str) -> tuple[Fault, ...]:

@@ -6,6 +6,8 @@ import contextlib
 import socket
 import threading
 
+from support import pace
+
 
 class Tunnel:
     """It counts its connections."""
@@ -45,7 +47,7 @@ class Tunnel:
             while said.readline().strip():
                 pass
             host, _, port = where.rpartition(":")
-            with socket.create_connection((host, int(port)), timeout=10) as server:
+            with socket.create_connection((host, int(port)), timeout=pace.seconds(10)) as server:
                 server.settimeout(None)
                 client.sendall(b"HTTP/1.1 200 Connected\r\n\r\n")
                 answers = threading.Thread(target=_hand_on, args=(server, client), daemon=True)

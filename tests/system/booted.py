@@ -122,7 +122,7 @@ class Booted:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=pace.seconds(seconds),
             check=False,
             env=words,
         )
@@ -136,7 +136,7 @@ class Booted:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=seconds,
+            timeout=pace.seconds(seconds),
             check=False,
             env=words,
         )

@@ -17,6 +17,7 @@ import psutil
 import pytest
 import requests
 
+from support import pace
 from support.loopback import wait_until
 from system.openstack import TEMPLATE, TRANSPORTS, Lab
 
@@ -96,11 +97,11 @@ def test_tokens(cloud: Lab) -> None:
     assert 2 <= lasts.total_seconds() <= 4
     stacks = f"{cloud.urls['heat']}/v1/{said['project']['id']}/stacks"
     headers = {"X-Auth-Token": answer.headers["X-Subject-Token"]}
-    wait_until(lambda: requests.get(stacks, headers=headers, timeout=10).status_code == 401, 30)
+    wait_until(lambda: requests.get(stacks, headers=headers, timeout=pace.seconds(10)).status_code == 401, 30)
     for each in ("keystone", "swift", "zaqar", "zaqar-websocket"):
         cloud.stop(each)
         with pytest.raises(requests.ConnectionError):
-            requests.get(cloud.urls[each].replace("ws:", "http:"), timeout=10)
+            requests.get(cloud.urls[each].replace("ws:", "http:"), timeout=pace.seconds(10))
     cloud.put_back()
     assert log_in(cloud, "admin", "lab").status_code == 201
 
@@ -138,32 +139,36 @@ def fetch(cloud: Lab, settings: dict[str, Any]) -> dict[str, Any]:
     value: dict[str, Any]
     if source == "heat":
         place = f"{own['project_id']}/stacks/{own['stack_id']}/resources/{own['resource_name']}/metadata"
-        answer = requests.get(f"{cloud.urls['heat']}/v1/{place}", headers=token(cloud, own), timeout=10)
+        answer = requests.get(f"{cloud.urls['heat']}/v1/{place}", headers=token(cloud, own), timeout=pace.seconds(10))
         value = answer.json()["metadata"]
     elif source == "zaqar":
         queue = f"{cloud.urls['zaqar']}/v2/queues/{own['queue_id']}/claims"
-        answer = requests.post(queue, json={"ttl": 300, "grace": 60}, headers=token(cloud, own), timeout=10)
+        answer = requests.post(
+            queue, json={"ttl": 300, "grace": 60}, headers=token(cloud, own), timeout=pace.seconds(10)
+        )
         value = answer.json()["messages"][-1]["body"]
     elif source == "cfn":
-        answer = requests.get(signed(own), headers=AGENT, timeout=10)
+        answer = requests.get(signed(own), headers=AGENT, timeout=pace.seconds(10))
         value = json.loads(ET.fromstring(answer.text).findtext(".//Metadata") or "")  # noqa: S314  # from our own Heat
     else:
-        value = requests.get(own["metadata_url"], headers=AGENT, timeout=10).json()
+        value = requests.get(own["metadata_url"], headers=AGENT, timeout=pace.seconds(10)).json()
     return value
 
 
 def send(cloud: Lab, words: dict[str, Any]) -> None:
     """Send a result, as the inputs of a deployment say."""
     if url := words.get("deploy_signal_id"):
-        answer = requests.request(words["deploy_signal_verb"], url, json=RESULT, headers=AGENT, timeout=10)
+        answer = requests.request(
+            words["deploy_signal_verb"], url, json=RESULT, headers=AGENT, timeout=pace.seconds(10)
+        )
     elif queue := words.get("deploy_queue_id"):
         url = f"{cloud.urls['zaqar']}/v2/queues/{queue}/messages"
         body = {"messages": [{"ttl": 300, "body": RESULT}]}
-        answer = requests.post(url, json=body, headers=token(cloud, words, "deploy_"), timeout=10)
+        answer = requests.post(url, json=body, headers=token(cloud, words, "deploy_"), timeout=pace.seconds(10))
     else:
         place = f"{words['deploy_stack_id']}/resources/{words['deploy_resource_name']}/signal"
         url = f"{cloud.urls['heat']}/v1/{words['deploy_project_id']}/stacks/{place}"
-        answer = requests.post(url, json=RESULT, headers=token(cloud, words, "deploy_"), timeout=10)
+        answer = requests.post(url, json=RESULT, headers=token(cloud, words, "deploy_"), timeout=pace.seconds(10))
     assert answer.ok, answer.text
 
 
@@ -180,7 +185,7 @@ def log_in(cloud: Lab, user: str, password: str, project: str = "") -> requests.
     scope = {"project": {"id": project} if project else {"name": "admin", **domain}}
     identity = {"methods": ["password"], "password": {"user": {**who, "password": password}}}
     body = {"auth": {"identity": identity, "scope": scope}}
-    return requests.post(f"{cloud.urls['keystone']}/auth/tokens", json=body, headers=AGENT, timeout=10)
+    return requests.post(f"{cloud.urls['keystone']}/auth/tokens", json=body, headers=AGENT, timeout=pace.seconds(10))
 
 
 def signed(cfn: dict[str, Any]) -> str:

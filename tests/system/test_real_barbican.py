@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keystoneauth1 import session
-from keystoneauth1.identity import v3
 
 from support import pace, planted
 from support.machine import Machine, deployment
+from system.administrator import Administrator
 from system.openstack import Lab
 from system.openstack_place import PASSWORD, REGION
 
@@ -43,23 +42,13 @@ class Barbican:
                 stderr=log,
                 env={"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(__file__).parents[1]), "LANG": "C.UTF-8"},
             )
-        self.admin = session.Session(auth=self._login("admin"))
-        self.project = str(self.admin.get_project_id())
+        self._administrator = Administrator(cloud)
+        self.project = self._administrator.project
         self._announce()
         self._wait(port)
 
-    def _login(self, name: str) -> v3.Password:
-        return v3.Password(
-            self._keystone,
-            username=name,
-            password=PASSWORD,
-            project_name="admin",
-            user_domain_id="default",
-            project_domain_id="default",
-        )
-
     def _ask(self, verb: str, url: str, **body: Any) -> dict[str, Any]:
-        answer = self.admin.request(url, verb, json=body or None, connect_retries=5)
+        answer = self._administrator.ask(verb, url, **body)
         return dict(answer.json()) if answer.content else {}
 
     def _announce(self) -> None:

@@ -11,18 +11,17 @@ from collections.abc import Iterator
 import pytest
 import requests
 import yaml
-from keystoneauth1.identity import v3
-from keystoneauth1.session import Session
 
 from docs.console import File, sections
 from package.built import package
+from support import pace
 from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 from system import seeds
+from system.administrator import Administrator
 from system.agents import Agents
 from system.booted import Booted
 from system.openstack import Lab
-from system.openstack_place import PASSWORD
 from system.test_first_boot import image
 from system.test_service import eventually, state_of
 
@@ -58,24 +57,18 @@ def signed(cloud: Lab, path: str, method: str, key: str) -> str:
 
 def test_a_document_and_a_result_on_an_object_store(cloud: Lab, machine: Machine) -> None:
     """The document is fetched from a temporary URL, and the result is put to another one."""
-    login = v3.Password(
-        cloud.urls["keystone"],
-        username="admin",
-        password=PASSWORD,
-        project_name="admin",
-        user_domain_id="default",
-        project_domain_id="default",
-    )
-    session = Session(login)
-    container = f"/v1/AUTH_{session.get_project_id()}/machines"
-    token = {"X-Auth-Token": str(session.get_token())}
+    administrator = Administrator(cloud)
+    token = administrator.token
+    container = f"/v1/AUTH_{administrator.project}/machines"
     place = f"{cloud.urls['swift']}{container}"
     key = "of the container"
-    requests.put(place, headers={**token, "X-Container-Meta-Temp-URL-Key": key}, timeout=30).raise_for_status()
+    requests.put(
+        place, headers={**token, "X-Container-Meta-Temp-URL-Key": key}, timeout=pace.seconds(30)
+    ).raise_for_status()
     put = signed(cloud, f"{container}/results/d1.json", "PUT", key)
     script = "#!/bin/sh\necho hello >$heat_outputs_path.said\n"
     document = {"deployments": [deployment("d1", script, outputs=["said"], signal=put, verb="PUT")]}
-    requests.put(f"{place}/web-1.json", json=document, headers=token, timeout=30).raise_for_status()
+    requests.put(f"{place}/web-1.json", json=document, headers=token, timeout=pace.seconds(30)).raise_for_status()
 
     get = signed(cloud, f"{container}/web-1.json", "GET", key)
     config = machine.folder / "agent.conf"
@@ -83,7 +76,7 @@ def test_a_document_and_a_result_on_an_object_store(cloud: Lab, machine: Machine
     config.write_text(f"{agent}[request]\nmetadata_url = {get}\n")
     done = machine.command("heat-config-agent", ["run", "--once", "--config", str(config)], {})
     assert done.code == 0, done.out + done.err
-    result = requests.get(f"{place}/results/d1.json", headers=token, timeout=30).json()
+    result = requests.get(f"{place}/results/d1.json", headers=token, timeout=pace.seconds(30)).json()
     assert (result["deploy_status_code"], result["said"]) == (0, "hello\n")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.settings import effective
 from heat_config_stack.definition import Identity
 from heat_config_stack.definition.files import File

@@ -29,8 +29,8 @@ for top in (heat_config_agent, heat_config_hooks, heat_config_stack):
 """Loads all there is of ours, but the one module that takes more than the package does."""
 
 VERSIONS = """
-import platform, keystoneauth1, psutil, requests, yaml, importlib.metadata as metadata
-names = ("keystoneauth1", "psutil", "requests", "PyYAML")
+import platform, psutil, requests, yaml, importlib.metadata as metadata
+names = ("psutil", "requests", "PyYAML")
 print(f"Python {platform.python_version()},", ", ".join(f"{each} {metadata.version(each)}" for each in names))
 """
 

@@ -105,6 +105,10 @@ class Case:
         for text in step.get("said", ()):
             if text not in said:
                 yield f"it does not print {text}: {said}"
+        yield from self._compare_stack(step)
+
+    def _compare_stack(self, step: dict[str, Any]) -> Iterator[str]:
+        """Yield how the stack differs from the one that a step expects."""
         if "status" in step or "reason" in step:
             shown = self.ask("show", NAME)
             if shown["stack_status"] != step.get("status", shown["stack_status"]):

@@ -15,7 +15,7 @@ from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.engine.workplace import Workplace, open_state
 from heat_config_agent.model.deployment import Document
@@ -116,14 +116,7 @@ def main(arguments: Sequence[str]) -> int:
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
 
         edition.check(documents)
-    for option in TEMPLATE:
-        if getattr(options, option.variable):
-            raise UsageError(
-                f"{option.name} is for templates, and {options.file[0]} is not one"
-                if options.file
-                else f"{option.name} is for templates, and no template is named",
-                hint="a template has heat_template_version or tosca_definitions_version",
-            )
+    _check_options(options)
     _check_only(options.only, documents)
     if options.plan:
         return _show_plan(settings, documents, options.only, as_json=options.json)
@@ -333,10 +326,8 @@ def _apply(
             pruning.work(LAST_SLICE)
         prune_asked = asked.has_requests(settings.state) and _carry_out_requests(settings, place, report)
         if pause := asked.paused(settings.state):
-            applier.work.hold = f"paused: {pause[0]}"
-            report.warn(
-                f"nothing new begins: the agent is {applier.work.hold}; `{settings.command('resume')}` ends the pause"
-            )
+            applier.work.queue.hold = paused = f"paused: {pause[0]}"
+            report.warn(f"nothing new begins: the agent is {paused}; `{settings.command('resume')}` ends the pause")
         steps = applier.offer(documents, only=only)
         try:
             while applier.work.busy:
@@ -344,7 +335,7 @@ def _apply(
                 report.refresh()
         finally:
             report.clear()
-        if applier.work.reboots and applier.work.waiting:
+        if applier.work.reboots and applier.work.queue:
             report.warn(WAITS)
         entries = book.entries  # a copy: pruning may remove results
         applier.settle()
@@ -356,7 +347,7 @@ def _apply(
         code = progress.exit_code(steps, entries, applier.mistakes)
         report.summary(steps, entries, applier.mistakes, code)
         place.announcer.close()
-        if code is ExitCode.OK and not (applier.work.hold or pruning.busy) and _is_idle(steps, book.entries):
+        if code is ExitCode.OK and not (applier.work.queue.hold or pruning.busy) and _is_idle(steps, book.entries):
             with contextlib.suppress(OSError):  # on a full disk, the next run looks at everything again
                 idle(processes.since_boot() + pruning.idle_for)
     return code
@@ -373,6 +364,15 @@ def _carry_out_requests(settings: Settings, place: Workplace, report: Report) ->
     for line in wrong:
         report.warn(line)
     return wants_pruning
+
+
+def _check_options(options: SimpleNamespace | argparse.Namespace) -> None:
+    """Refuse the options that are for templates alone."""
+    for option in TEMPLATE:
+        if getattr(options, option.variable):
+            why = f"{options.file[0]} is not one" if options.file else "no template is named"
+            hint = "a template has heat_template_version or tosca_definitions_version"
+            raise UsageError(f"{option.name} is for templates, and {why}", hint=hint)
 
 
 def _check_only(only: Sequence[str], documents: Sequence[Document]) -> None:

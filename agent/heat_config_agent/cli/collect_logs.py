@@ -55,7 +55,7 @@ _LOG_SECONDS = 20
 _LOG_LINES = 2000
 """The limits of what is taken from the system's journal."""
 
-_LIBRARIES = ("requests", "urllib3", "keystoneauth1", "PyYAML", "psutil")
+_LIBRARIES = ("requests", "urllib3", "PyYAML", "psutil")
 
 _FOUND = "This part was left out: a secret of this machine was found in it.\n"
 _TOO_MUCH = "This part was left out: the bundle is large enough without it.\n"

@@ -9,11 +9,13 @@ from pathlib import Path
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine import events
+from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.masking.redaction import beginning, concealer, name_of, redactor
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
-from heat_config_agent.model.entry import Entry, Run, State
+from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.wording import next_attempt
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks import files, isolation, processes
 from heat_config_hooks.reply import EDGE
@@ -49,11 +51,40 @@ class Lines(Report):
         self.interval = 0.2 if self._live else 3600.0
         """Seconds between calls of `refresh`."""
 
-    def begun(self, step: Step, run: Run) -> None:
-        self.clear()
-        self._running[step.deployment.key] = (step, run.began)
+    def event(self, event: Event) -> None:
+        match event:
+            case events.Begun():
+                self.clear()
+                self._running[event.step.deployment.key] = (event.step, event.run.began)
+            case events.Ended():
+                self._ended(event.step, event.entry)
+            case events.RebootAsked():
+                self._running.pop(event.entry.key, None)
+                self._line(
+                    "reboot", "warn", event.step, "", "it asks for a reboot of the machine, and continues after it"
+                )
+            case events.Retried():
+                self._running.pop(event.entry.key, None)
+                why = f"{event.entry.reason.replace(chr(10), '; ')}; {next_attempt(event.entry)}"
+                self._line("retry", "warn", event.step, "", why)
+            case events.Resent():
+                self.clear()
+                self._resent[event.step.deployment.key] = event.step
+            case events.Skipped():
+                if event.step.reason != NOT_CHOSEN:
+                    self._skipped.append(self._about("skipped", "quiet", event.step, "", event.step.reason))
+            case events.Postponed():
+                self._line("not run", "bad", event.step, "", f"{event.reason}; the next run retries")
+            case events.Delivered():
+                self._delivered(event.entry, event.outcome)
+            case events.Message():
+                self.clear()
+                if event.is_warning:
+                    terminal.warn(event.text)
+                else:
+                    terminal.say(terminal.line(event.text))
 
-    def ended(self, step: Step, entry: Entry) -> None:
+    def _ended(self, step: Step, entry: Entry) -> None:
         self._running.pop(entry.key, None)
         took = terminal.duration(entry.ended - entry.started) if entry.started and entry.ended else ""
         word, style = ("FAILED", "bad") if entry.failed else ("ok", "good")
@@ -64,29 +95,7 @@ class Lines(Report):
             shown = f"{'':10}{terminal.line(name)} = {terminal.line(_short(text))}"
             terminal.say(terminal.wrapped(shown, 12, terminal.room()))
 
-    def reboot(self, step: Step, entry: Entry) -> None:
-        self._running.pop(entry.key, None)
-        self._line("reboot", "warn", step, "", "it asks for a reboot of the machine, and continues after it")
-
-    def retry(self, step: Step, entry: Entry) -> None:
-        from heat_config_agent.engine import retries  # noqa: PLC0415  # few deployments have the option
-
-        self._running.pop(entry.key, None)
-        self._line("retry", "warn", step, "", f"{entry.reason.replace(chr(10), '; ')}; {retries.next_attempt(entry)}")
-
-    def resent(self, step: Step, entry: Entry) -> None:  # noqa: ARG002
-        self.clear()
-        self._resent[step.deployment.key] = step
-
-    def skipped(self, step: Step) -> None:
-        if step.reason == NOT_CHOSEN:
-            return
-        self._skipped.append(self._about("skipped", "quiet", step, "", step.reason))
-
-    def postponed(self, step: Step, why: str) -> None:
-        self._line("not run", "bad", step, "", f"{why}; the next run retries")
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
+    def _delivered(self, entry: Entry, outcome: Outcome | None) -> None:
         if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
             self._line("sent", "good", self._resent[entry.key], "", "the result is delivered")
         if outcome is None:
@@ -95,14 +104,6 @@ class Lines(Report):
             self.warn(f"the result of {entry.title} was refused for good, and is not sent again: {outcome.trouble}")
         elif outcome.fate is Fate.RETRY and entry.tries == 1:
             self.warn(f"the result of {entry.title} could not be delivered yet: {outcome.trouble}")
-
-    def warn(self, text: str) -> None:
-        self.clear()
-        terminal.warn(text)
-
-    def note(self, text: str) -> None:
-        self.clear()
-        terminal.say(terminal.line(text))
 
     def refresh(self) -> None:
         """Draw the line about the running deployment again."""
@@ -205,35 +206,11 @@ class Collected(Report):
         """Collect nothing yet."""
         self.warnings: list[str] = []
 
-    def begun(self, step: Step, run: Run) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def resent(self, step: Step, entry: Entry) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def retry(self, step: Step, entry: Entry) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def reboot(self, step: Step, entry: Entry) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def skipped(self, step: Step) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        """Show nothing: the object at the end has it."""
-
-    def postponed(self, step: Step, why: str) -> None:  # noqa: ARG002
-        self.warnings.append(why)
-
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def note(self, text: str) -> None:
-        """Show nothing: the object at the end has it."""
+    def event(self, event: Event) -> None:
+        if isinstance(event, events.Postponed):
+            self.warnings.append(event.reason)
+        elif isinstance(event, events.Message) and event.is_warning:
+            self.warnings.append(event.text)
 
     def refresh(self) -> None:
         """Show nothing."""

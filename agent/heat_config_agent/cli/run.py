@@ -15,14 +15,11 @@ from heat_config_agent.cli import progress, state_options, terminal
 from heat_config_agent.daemon.daemon import Daemon
 from heat_config_agent.daemon.oneshot import once
 from heat_config_agent.daemon.systemd import Notifier
-from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine import notices
-from heat_config_agent.engine.report import Report
-from heat_config_agent.model.entry import Entry, Run
+from heat_config_agent.engine.events import Event, Message, Report
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, obstacle
 from heat_config_agent.settings import effective
-from heat_config_agent.signals.delivery import Outcome
-from heat_config_agent.signals.notices.notice import Notice, fields
+from heat_config_agent.signals.notices.notice import fields
 from heat_config_agent.state import lock
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -130,43 +127,12 @@ class Log(Report):
         self._journal = journal
         self._read = bool(os.environ.get("JOURNAL_STREAM"))
 
-    def begun(self, step: Step, run: Run) -> None:
-        self._tell(notices.begun(step, run))
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        self._tell(notices.ended(step, entry))
-
-    def reboot(self, step: Step, entry: Entry) -> None:
-        self._tell(notices.reboot(step, entry))
-
-    def retry(self, step: Step, entry: Entry) -> None:
-        self._tell(notices.retry(step, entry))
-
-    def resent(self, step: Step, entry: Entry) -> None:
-        self._tell(notices.resent(step, entry))
-
-    def skipped(self, step: Step) -> None:
-        """Print nothing: every poll would repeat it."""
-
-    def postponed(self, step: Step, why: str) -> None:
-        self._tell(notices.postponed(step, why))
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        notice = notices.delivered(entry, outcome)
+    def event(self, event: Event) -> None:
+        notice = notices.notice_of(event)
         if notice is not None:
-            self._tell(notice)
-
-    def remarked(self, step: Step, text: str, *, warning: bool = True) -> None:
-        self._tell(notices.remarked(step, text, warning=warning))
-
-    def warn(self, text: str) -> None:
-        self._say(4, text)
-
-    def note(self, text: str) -> None:
-        self._say(6, text)
-
-    def _tell(self, notice: Notice) -> None:
-        self._say(notice.priority, notice.text, fields(notice) if self._journal else {})
+            self._say(notice.priority, notice.text, fields(notice) if self._journal else {})
+        elif isinstance(event, Message):
+            self._say(4 if event.is_warning else 6, event.text)
 
     def _say(self, priority: int, text: str, about: Mapping[str, str] = MappingProxyType({})) -> None:
         line = terminal.line(text)

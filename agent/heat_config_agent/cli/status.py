@@ -11,9 +11,9 @@ from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.deployments import plan, replacement
-from heat_config_agent.engine.retries import next_attempt
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
+from heat_config_agent.model.wording import next_attempt
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS

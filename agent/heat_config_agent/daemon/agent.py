@@ -18,7 +18,7 @@ from heat_config_agent.daemon.warned import Warned
 from heat_config_agent.deployments import replacement
 from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.run_settings import RunSettings
@@ -140,7 +140,7 @@ class Agent:
         """Return a value that changes when a run begins or ends, or the journal changes."""
         return (
             tuple(entry.key for entry in self.applier.work.running),
-            self.applier.work.waiting,
+            len(self.applier.work.queue),
             self.journal.changes,
         )
 
@@ -179,7 +179,7 @@ class Agent:
                 self.paused = paused
                 self._report.note(paused or "resumed")
         self.stale = self.intake.look_for_confirmation() or self.stale
-        self.applier.work.hold = self.paused or hold
+        self.applier.work.queue.hold = self.paused or hold
 
     def look(self) -> list[Step]:
         """Offer the documents to the engine, if anything about them may have changed; return the plan."""
@@ -227,7 +227,7 @@ class Agent:
         )
         notes = {f"{step.deployment.title}: skipped: {step.reason}": step for step in skipped}
         for line in self._warned.update("skipped", list(notes)):
-            self._report.remarked(notes[line], line, warning=False)
+            self._report.note(line, notes[line])
         given = {name for step in skipped for name in (step.deployment.key, step.deployment.id)}
         self._warn("begun elsewhere", report_of(begun_elsewhere(self.settings.deployed, entries, given)))
 
@@ -236,15 +236,15 @@ class Agent:
 
         `wakeup` is a descriptor that also ends the wait, and `before` is the `pulse` before the look.
         """
-        answered = self.applier.work.answered
+        answered = self.applier.work.delivery.answered
         self.applier.turn(timeout, (wakeup, self.collection.fileno()))
-        if self.applier.work.answered != answered:
+        if self.applier.work.delivery.answered != answered:
             self.collection.hope()
         if self.applier.postponed:
             self._looked = min(self._looked, time.monotonic() - LOOK_INTERVAL + RETRY_INTERVAL)
         if self.pulse() != before:
             self.collection.stir()
-            if not self.applier.work.running and not self.applier.work.waiting:
+            if not self.applier.work.active and not self.applier.work.queue:
                 self.applier.settle()
                 self.pruning.request()
 
@@ -286,7 +286,7 @@ class Agent:
         return Snapshot(
             running=tuple(entry.title for entry in self.applier.work.running),
             waiting=self.applier.work.unbegun,
-            blocked=tuple(self.applier.work.blocked.items()),
+            blocked=tuple(self.applier.work.queue.blocked.items()),
             next_try=self._looked + LOOK_INTERVAL,
             reboots=tuple(entry.title for entry in self.applier.work.reboots),
             rebooting=rebooting,

@@ -18,8 +18,8 @@ from heat_config_agent.daemon.status import StatusWriter
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.wakeup import Wakeup
 from heat_config_agent.deployments.plan import clock
+from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.queue import REMINDER, Blocked
-from heat_config_agent.engine.report import Report
 from heat_config_agent.model.errors import AgentError, StateError, cause, hindrance
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
@@ -132,7 +132,7 @@ class Daemon:
         """
         agent = self._agent
         poll, answered = select.poll(), agent.collection.fileno()
-        for descriptor in (wakeup, answered, agent.applier.work.fileno()):
+        for descriptor in (wakeup, answered, agent.applier.work.delivery.fileno()):
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)

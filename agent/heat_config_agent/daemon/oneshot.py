@@ -10,7 +10,7 @@ from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.daemon.wakeup import Wakeup
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.applier import WAITS
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.settings.effective import Settings
@@ -56,7 +56,7 @@ def once(settings: Settings, report: Report, refresh: Callable[[], None], interv
                 break
             steps = _merged(steps, _turn(agent, descriptor, interval))
             refresh()
-        if agent.applier.work.reboots and agent.applier.work.waiting:
+        if agent.applier.work.reboots and agent.applier.work.queue:
             report.warn(WAITS)
         status.write(agent.snapshot(), ended=True)
     entries = agent.journal.entries

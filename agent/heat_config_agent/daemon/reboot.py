@@ -11,7 +11,7 @@ import subprocess
 import time
 
 from heat_config_agent.engine.applier import Applier
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked
 from heat_config_hooks import processes

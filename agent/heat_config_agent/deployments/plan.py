@@ -173,10 +173,13 @@ def deployment_of(entry: Entry, document: Mapping[str, object] | None = None) ->
     return replace(parsed.deployments[0], key=entry.key)
 
 
-def _step(deployment: Deployment, known: Known) -> Step:
+def _step(deployment: Deployment, known: Known) -> Step:  # noqa: C901  # a list of decisions, of which the first counts
+    """Return what to do for a deployment."""
     entry = known.entries.get(deployment.key)
+    # 1. The journal has lost the record of its run.
     if (entry is None or (entry.state is State.ACCEPTED and entry.run is None)) and deployment.key in known.ran:
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_LOST, reply=failure(UNKNOWN, _LOST))
+    # 2. It is new; or another agent has begun or done it, as its file in `deployed/` says.
     if entry is None:
         another = known.entries.get(deployment.id)  # its key is the id of this one: the file is its own
         if deployment.key in known.begun or (deployment.id in known.begun and another is None):
@@ -184,12 +187,15 @@ def _step(deployment: Deployment, known: Known) -> Step:
         if deployment.key in known.marked or (deployment.id in known.marked and another is None):
             return Step(verb=Verb.SKIP, deployment=deployment, reason="done already, as its file in deployed/ says")
         return _new(deployment, known, _LEFT if deployment.action == cleanup.ACTION else "new")
+    # 3. A person has asked for it.
     if entry.again:
         return _new(deployment, known, "asked to run again")
+    # 4. It has left the metadata and has to be cleaned up; or it is back after that.
     if deployment.action == cleanup.ACTION and entry.settled:
         return _new(deployment, known, "the cleanup failed, so it is retried" if entry.failed else _LEFT)
     if deployment.key in known.back:
         return _new(deployment, known, "it is back in the metadata after its cleanup")
+    # 5. It has not run to its end: it waits for its turn, for a reboot, or for another attempt.
     if entry.state is State.ACCEPTED:
         return _new(deployment, known, "accepted earlier and not started yet")
     if entry.state is State.REBOOT and entry.run and entry.run.boot == known.boot:
@@ -198,11 +204,14 @@ def _step(deployment: Deployment, known: Known) -> Step:
         return _new(deployment, known, f"continues after the reboot that it asked for ({times(entry.reboots)})")
     if entry.state is State.RETRY:
         return _attempt(deployment, entry, known)
+    # 6. A person has removed its file from `deployed/`, which asks for it too.
     if entry.marked and entry.marked == known.folder and deployment.key not in known.marked:
         return _new(deployment, known, "its file in deployed/ was removed, so it runs again")
+    # 7. Its record is damaged.
     if entry.state is State.DAMAGED:
         reply = failure(UNKNOWN, _DAMAGED)
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=_DAMAGED, reply=reply)
+    # 8. Its result has to be sent: it never was, or it was not sent because the deployment had left.
     if entry.state is State.FINISHED:
         return _resend(deployment, entry, known.now)
     if entry.state is State.SUPERSEDED and entry.values is not None:
@@ -211,8 +220,10 @@ def _step(deployment: Deployment, known: Known) -> Step:
     if entry.state is State.SUPERSEDED:
         sentence = f"{_settled(entry)}; the result is not kept any more, and nothing is run again"
         return Step(verb=Verb.ANSWER, deployment=deployment, reason=sentence, reply=failure(UNKNOWN, sentence))
+    # 9. It was answered because of its mistakes alone, and they are corrected.
     if is_corrected(deployment, entry):
         return _new(deployment, known, "nothing of it has run, and its mistakes are corrected")
+    # 10. It is settled.
     reason = _settled(entry)
     if entry.document and entry.document != deployment.document:
         reason += "; its content has changed since, but not its id (a new id is run)"

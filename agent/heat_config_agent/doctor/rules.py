@@ -13,7 +13,7 @@ import heat_config_hooks
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Known
 from heat_config_agent.doctor import Finding, failed, ok, warning
-from heat_config_agent.engine import refusals
+from heat_config_agent.engine.survey import refusals
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import StateError
@@ -54,7 +54,7 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
     new = [
         each for each in metadata.parse_all(documents)[0] if each.key not in entries or not entries[each.key].settled
     ]
-    found = list(refusals.of(new, known, policy))
+    found = list(refusals(new, known, policy))
     for each in found[:_MOST]:
         yield warning(
             "policy",

@@ -7,34 +7,25 @@ than its timeout.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Collection, Iterable
 
-from heat_config_agent.deployments import metadata, plan
+from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.admission import Admission
-from heat_config_agent.engine.completion import BEGINNING, CONCLUDING, PLANNING, Completion
-from heat_config_agent.engine.conclusion import REPLACED
-from heat_config_agent.engine.execution import Execution
-from heat_config_agent.engine.idle_pass import IdlePass
-from heat_config_agent.engine.launch import Launcher
-from heat_config_agent.engine.mailroom import Mailroom
-from heat_config_agent.engine.mirror import DeployedMirror
-from heat_config_agent.engine.offer import Offer
-from heat_config_agent.engine.queue import Queue
-from heat_config_agent.engine.report import Report
-from heat_config_agent.engine.run_inputs import RunInputs
-from heat_config_agent.engine.survey import Ground, facts, survey
-from heat_config_agent.engine.workload import Workload
-from heat_config_agent.model.deployment import Document, Mistake, Result
+from heat_config_agent.engine import events, launch, records, results
+from heat_config_agent.engine.launch import Obstacle, Started
+from heat_config_agent.engine.queue import Blocked
+from heat_config_agent.engine.results import BEGINNING, CONCLUDING, PLANNING, REPLACED
+from heat_config_agent.engine.survey import facts, survey
+from heat_config_agent.engine.work import Work
+from heat_config_agent.model.deployment import TRACE, Document, Mistake, Result
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import AgentError
+from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
-from heat_config_agent.signals.delivery import Delivery
-from heat_config_agent.state.attempts import Attempts
-from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.journal import Journal
 from heat_config_hooks import processes
+from heat_config_hooks.reply import CANNOT_START, Reply, failure
 from heat_config_hooks.values import replace
 
 WAITS = "a deployment waits for a reboot of the machine, before which nothing new is begun"
@@ -52,79 +43,44 @@ def _keep_descriptors() -> None:
 class Applier:
     """Carries out deployments."""
 
-    def __init__(
-        self,
-        *,
-        journal: Journal,
-        tools: Tools,
-        deployed: Deployed,
-        delivery: Delivery,
-        run_settings: RunSettings,
-        report: Report,
-        attempts: Attempts | None = None,
-        reader: metadata.Reader | None = None,
-    ) -> None:
+    def __init__(self, work: Work, reader: metadata.Reader) -> None:
         """Work on an open journal. `reader` keeps the parsed documents of the last pass."""
         _keep_descriptors()
-        self._journal = journal
-        self._ground = Ground(tools, deployed, run_settings.state, run_settings.defaults)
-        self._delivery, self._report = delivery, report
-        self._attempts = attempts or Attempts()
-        self._reader = reader or metadata.Reader()
-        self._mirror = DeployedMirror(deployed, journal, report)
-        self._run_inputs = RunInputs(journal, run_settings, report)
-        self._launcher = Launcher(run_settings, report)
-        self._queue = Queue()
-        alive = self._attempts.alive
-        self._mailroom = Mailroom(journal, delivery, self._run_inputs, self._mirror, report, alive=alive)
-        self._admission = Admission(journal, self._queue, self._launcher, self._mailroom, report)
-        self._completion = Completion(journal, self._launcher, self._mailroom, self._attempts)
-        self._execution = Execution(
-            journal=journal,
-            queue=self._queue,
-            launcher=self._launcher,
-            mailroom=self._mailroom,
-            admission=self._admission,
-            completion=self._completion,
-            mirror=self._mirror,
-            run_inputs=self._run_inputs,
-            delivery=delivery,
-            report=report,
-        )
-        self.work = Workload(journal, self._queue, self._launcher, delivery)
-        """The work that is under way."""
-        self._offer = Offer()
-        self.postponed = False
-        """True if something could not be begun, and has to be offered again."""
+        self.work = work
+        """The work in hand."""
+        self._reader = reader
+        self.postponed = ""
+        """The reason why something could not be begun, so that it has to be offered again; empty if nothing has."""
         self.mistakes: list[Mistake] = []
         """The mistakes in the documents that were offered last."""
-        self._idle = IdlePass(journal, deployed)
+        self._idle: tuple[list[Document], object] | None = None
+        """The documents of the last pass, and what else there was then, if it left nothing to do."""
 
     def hurry(self) -> None:
         """Retry now to send the results that wait for their next try."""
-        self._delivery.hurry()
+        self.work.delivery.hurry()
 
     def hope(self) -> None:
         """Retry to send the results that wait for their next try, because their servers may be back."""
-        self._delivery.hope()
+        self.work.delivery.hope()
 
-    def reconfigure(self, tools: Tools, run_settings: RunSettings, ca_file: str | None) -> None:
+    def reconfigure(self, tools: Tools, settings: RunSettings, ca_file: str | None) -> None:
         """Use other settings from here on, which name the same state directory. Each run keeps its time limit."""
-        self._ground = replace(self._ground, tools=tools, defaults=run_settings.defaults)
-        self._launcher.settings = run_settings
-        self._delivery.trust(ca_file)
+        self.work.ground = replace(self.work.ground, tools=tools, defaults=settings.defaults)
+        self.work.settings = settings
+        self.work.delivery.trust(ca_file)
 
     def secure(self) -> None:
         """Flush and report the results that are not on disk yet. Raises StateError."""
-        self._mailroom.secure()
+        results.secure(self.work)
 
     def settle(self) -> None:
         """Make all work so far survive a power cut. Call this when nothing is left to do, and before ending."""
-        self._mailroom.secure()
-        self._run_inputs.tidy_all()
-        self._mirror.mark()
-        self._journal.sync()
-        self._journal.compact()
+        results.secure(self.work)
+        records.tidy_all(self.work)
+        records.mark(self.work)
+        self.work.journal.sync()
+        self.work.journal.compact()
 
     # A pass: plan what the sources have now.
 
@@ -146,27 +102,27 @@ class Applier:
         With `mark` false, only `settle` puts on record which files are in heat-agents' folder, with one flush for all.
         That is for a caller who offers each deployment until it has ended: no one asks for it again by removing a file.
         """
-        documents = list(documents)
-        self._idle.forget()
-        self._offer = replace(self._offer, only=only, unconfirmed=unconfirmed)
-        self._run_inputs.tidy_all()
+        documents, work = list(documents), self.work
+        self._idle = None
+        work.offer = replace(work.offer, only=only, unconfirmed=unconfirmed)
+        records.tidy_all(work)
         view = survey(
             self._completed(documents),
-            self._journal.entries,
-            self._ground,
+            work.journal.entries,
+            work.ground,
             only=only,
             parse=self._reader.parse,
             are_few=not mark,
         )
         self.mistakes = view.mistakes
         deployments = {deployment.key: deployment for deployment in view.deployments}
-        self._offer = replace(self._offer, deployments=deployments, sources=view.sources)
-        complete = mark and self._mirror.mark(view.known.marked)
-        complete = self._admission.record(view) and complete
-        steps = [self._offer.confirmed(step) for step in view.steps]
+        work.offer = replace(work.offer, deployments=deployments, sources=view.sources)
+        complete = mark and records.mark(work, view.known.marked)
+        complete = records.record(work, view) and complete
+        steps = [work.offer.confirmed(step) for step in view.steps]
         self._take_on_all(steps)
-        if complete and not self._run_inputs:
-            self._idle.remember(documents, steps)
+        if complete and not work.untidy and self._is_idle_after(steps):
+            self._idle = documents, self._surroundings()
         return steps
 
     def _completed(self, documents: list[Document]) -> list[Document]:
@@ -176,45 +132,57 @@ class Applier:
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # documents of servers have ids
         from heat_config_agent.state import edition_key  # noqa: PLC0415
 
-        return edition.completed(documents, self._journal.entries, edition_key.read(self._ground.state, make=True))
+        entries, state = self.work.journal.entries, self.work.ground.state
+        return edition.completed(documents, entries, edition_key.read(state, make=True))
 
     def nothing_new(self, documents: list[Document], *, unconfirmed: Collection[str] = ()) -> bool:
         """Return whether to offer these documents would do nothing, as it did the last time."""
-        return unconfirmed == self._offer.unconfirmed and self._idle.is_repeated_by(documents)
+        if self._idle is None or unconfirmed != self.work.offer.unconfirmed:
+            return False
+        last, surroundings = self._idle
+        same = len(documents) == len(last) and all(map(operator.is_, documents, last))
+        return same and self._surroundings() == surroundings
+
+    def _is_idle_after(self, steps: Iterable[Step]) -> bool:
+        """Return whether these steps leave nothing to do, and all deployments are settled.
+
+        A failed cleanup is not settled: it is tried again.
+        """
+        entries = self.work.journal.entries
+        return all(step.verb is Verb.SKIP and step.deployment.key in entries for step in steps) and all(
+            entry.settled and not entry.again and not (entry.failed and entry.action == cleanup.ACTION)
+            for entry in entries.values()
+        )
+
+    def _surroundings(self) -> object:
+        """Return everything but documents that decides whether there is something to do, once all is settled."""
+        return self.work.journal.records, self.work.ground.deployed.keys()
 
     def _take_on_all(self, steps: Iterable[Step]) -> None:
         """Take on the steps of a new plan, in the place of the old one."""
-        self.postponed = False
-        self._queue.clear()  # everything in it is on record, and planned again: the obstacles may be gone
+        work = self.work
+        self.postponed = ""
+        work.queue.clear()  # everything in it is on record, and planned again: the obstacles may be gone
         try:
             for step in steps:
                 key = step.deployment.key
-                is_sent = step.verb is Verb.RESEND and self._mailroom.is_sending(key)
-                if key not in self._launcher.active and not is_sent:
-                    with self._attempts.on(PLANNING, key):
+                is_sent = step.verb is Verb.RESEND and key in work.delivery
+                if key not in work.active and not is_sent:
+                    with work.attempts.on(PLANNING, key):
                         self._take_on(step)
-            for retry in self._queue.replaced():
-                self._queue.take(retry)
-                self._completion.break_off(retry, REPLACED)
+            for retry in work.queue.replaced():
+                work.queue.take(retry)
+                results.break_off(work, retry, REPLACED)
         finally:
-            self._admission.publish(self._offer)
-        if self._launcher.settings.by_name:
-            self._queue.sort_by_name()
-        self._admission.make_way()
+            results.publish(work)
+        if work.settings.by_name:
+            work.queue.sort_by_name()
+        launch.make_way(work)
 
     def _take_on(self, step: Step) -> None:
         """Put a step on record, and begin it now or in its turn."""
-        if self._admission.accept(step):
+        if records.accept(self.work, step):
             self._begin(step)
-
-    def _begin(self, step: Step) -> None:
-        """Begin a step, or note that it could not be begun."""
-        if step.verb is Verb.RESUME:
-            lost = self._execution.resume(step)
-            if lost is not None:
-                self._conclude(step, *lost)
-        elif not self._execution.begin(step, self._offer):
-            self.postponed = True
 
     # A turn: what has ended, and what begins.
 
@@ -223,48 +191,109 @@ class Applier:
 
         The wait also ends when one of the descriptors in `also` is readable.
         """
-        if self._mailroom.owes and not self.work.next():  # else the record of the next run secures them
-            self._mailroom.secure()
-        self.work.wait(timeout, also)
+        work = self.work
+        if work.unsecured and not work.next():  # else the record of the next run secures them
+            results.secure(work)
+        work.wait(timeout, also)
         try:
-            for active in self._launcher.take_ended():
-                self._conclude(active.step, *self._launcher.close(active))
-                self._launcher.shorten(active)
-            step = self.work.next()
+            for active in launch.take_ended(work):
+                self._conclude(active.step, *launch.close(work, active))
+                launch.shorten(work, active)
+            step = work.next()
             if step:  # the turn does not wait for its end: the caller may have something to do first
-                self._queue.take(step)
-                with self._attempts.on(BEGINNING, step.deployment.key):
+                work.queue.take(step)
+                with work.attempts.on(BEGINNING, step.deployment.key):
                     self._begin(step)
         finally:
-            self._admission.publish(self._offer)
-        self._launcher.limit()
-        self._mailroom.take_outcomes()
-        self._launcher.limit_output()
+            results.publish(work)
+        launch.limit(work)
+        results.take_outcomes(work)
+        launch.limit_output(work)
 
     def limit_output(self, *, at_start: bool = False) -> None:
         """Shorten output that has grown too long; look for output of earlier runs that is still written `at_start`."""
         if at_start:
-            self._launcher.watch_output(self._journal.entries.values())
-        self._launcher.limit_output()
+            launch.watch_output(self.work)
+        launch.limit_output(self.work)
+
+    def _begin(self, step: Step) -> None:
+        """Begin a step, whichever it says. Raises StateError."""
+        if step.verb is Verb.RESUME:
+            self._resume(step)
+        elif step.verb is Verb.RESEND:
+            results.resend(self.work, step)
+        elif results.give_up(self.work, step):
+            return
+        elif step.verb is Verb.ANSWER:
+            results.answer(self.work, step, step.reply or {}, step.reason)
+        else:
+            self._run(step)
+
+    def _resume(self, step: Step) -> None:
+        """Follow a run that an earlier agent started, or conclude it if it has ended since."""
+        key = step.deployment.key
+        run = results.run_of(self.work.journal.entries[key])
+        if launch.adopt(self.work, step, run):
+            self.work.report.event(events.Begun(step, run))
+        else:
+            self._conclude(step, *launch.close_lost(self.work.settings, key, run))
+
+    def _run(self, step: Step) -> None:
+        """Start the command of a deployment, answer it if nothing needs to be run, or postpone it."""
+        work = self.work
+        blocked = work.queue.blocked.pop(step.deployment.key, None)
+        started = launch.start(work, step, _job(step))
+        if isinstance(started, Started):
+            self._begun(step, started)
+        elif not isinstance(started, Obstacle):
+            results.answer(work, step, started, _note(started))
+        elif started.passing:
+            self._postpone(step, started, blocked)
+        else:
+            records.tidy(work, step.deployment.key)
+            results.answer(work, step, failure(CANNOT_START, started.reason), started.reason)
+
+    def _begun(self, step: Step, started: Started) -> None:
+        """Follow a run that has just begun, and report it."""
+        work, deployment = self.work, step.deployment
+        launch.follow(work, step, started.running)
+        results.publish(work)  # the record of this run has flushed the results before it
+        results.secure(work)
+        records.write_deployment(work, step)
+        work.report.event(events.Begun(step, started.running.run))
+        for note in started.notes:
+            work.report.warn(f"{deployment.title}: {note}", step)
+        if not deployment.trace and deployment.input(TRACE):
+            why = f"the input {TRACE} is not passed on: W3C Trace Context has another form"
+            work.report.warn(f"{deployment.title}: {why}", step)
+        work.delivery.expect(deployment.target)
+
+    def _postpone(self, step: Step, obstacle: Obstacle, before: Blocked | None) -> None:
+        """Note that a step could not be begun now. `before` says why it could not begin at the last try."""
+        records.tidy(self.work, step.deployment.key)
+        if self.work.queue.block(step, obstacle.reason, obstacle.cause or obstacle.reason, before):
+            self.work.report.event(events.Postponed(step, obstacle.reason))
+        self.postponed = obstacle.reason
 
     def _conclude(self, step: Step, recorded: str, ending: str) -> None:
         """Do what follows from the end of a run: record its result, or plan its deployment again."""
-        key = step.deployment.key
-        with self._attempts.on(CONCLUDING, key):
-            if self._execution.conclude(step, recorded, ending, wanted=key in self._offer.deployments):
+        with self.work.attempts.on(CONCLUDING, step.deployment.key):
+            if results.conclude(self.work, step, recorded, ending):
                 self._plan_again(step)
 
     def _plan_again(self, step: Step) -> None:
         """Plan a deployment again whose run was not the last, if a source still has it."""
-        key = step.deployment.key
-        deployment = self._offer.deployments.get(key)
+        key, work = step.deployment.key, self.work
+        deployment = work.offer.deployments.get(key)
         if deployment is None:
-            self._admission.withdraw(key)
+            records.withdraw(work, key)
             return
-        known = facts([deployment], self._journal.entries, self._ground, are_few=True)
-        for again in plan.make([deployment], known, only=self._offer.only):
+        known = facts([deployment], work.journal.entries, work.ground, are_few=True)
+        for again in plan.make([deployment], known, only=work.offer.only):
             if again.deployment.key == key:
-                self._take_on(self._offer.confirmed(again))
+                self._take_on(work.offer.confirmed(again))
+
+    # Requests of callers.
 
     def recall(self, key: str, result: Result | None, ended: float | None) -> None:
         """Settle a deployment whose result its receiver has since an earlier process, which did not record that.
@@ -272,20 +301,32 @@ class Applier:
         `result` is None if the receiver does not know the deployment any more. One that has not run is let go of.
         `ended` is when the run ended, in seconds since the epoch.
         """
-        if result is None and self._journal.entries[key].state is State.ACCEPTED:
-            self._admission.withdraw(key)
+        if result is None and self.work.journal.entries[key].state is State.ACCEPTED:
+            records.withdraw(self.work, key)
         else:
-            self._mailroom.recall(key, result, ended)
+            results.recall(self.work, key, result, ended)
 
     def end_runs(self, source: str, reason: str) -> None:
         """Begin to end the runs of the deployments of a source, which are followed until they have ended."""
-        self._launcher.end_all_of(source, reason)
+        launch.end_all_of(self.work, source, reason)
 
     def reboot_failed(self, reason: str) -> None:
         """Answer the deployments that wait for a reboot as failed: the machine cannot be rebooted."""
-        waiting, self._queue.rebooting = self.work.reboots, set()
+        waiting, self.work.queue.rebooting = self.work.reboots, set()
         try:
             for entry in waiting:
-                self._completion.reboot_failed(entry, reason)
+                results.reboot_failed(self.work, entry, reason)
         finally:
-            self._admission.publish(self._offer)
+            results.publish(self.work)
+
+
+def _job(step: Step) -> Job:
+    if step.job is None:
+        raise ValueError(f"the step to run {step.deployment.key} has no job")
+    return step.job
+
+
+def _note(reply: Reply) -> str:
+    """Return the sentence of a reply that was made without running anything."""
+    stderr = reply.get("deploy_stderr")
+    return stderr.strip() if isinstance(stderr, str) else ""

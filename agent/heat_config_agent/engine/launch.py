@@ -6,13 +6,14 @@ import errno
 import functools
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine.conclusion import RunEnd
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.queue import Active
 from heat_config_agent.engine.survey import with_verified
+from heat_config_agent.engine.work import Work
 from heat_config_agent.masking.redaction import name_of
 from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
 from heat_config_agent.model.entry import Entry, Run, State
@@ -20,7 +21,6 @@ from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause,
 from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
-from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks import processes, protocol
@@ -28,21 +28,9 @@ from heat_config_hooks.isolation import described
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure
 from heat_config_hooks.values import dataclass, replace
 
-_TICK = 0.02
-"""Seconds between two looks at a run on a kernel that cannot announce its end."""
-
-
 _UNREPORTED = "the run has ended before it could report its result"
 
 _WITHHELD = "its output is withheld: the secrets that its command was given are not known any more"
-
-
-@dataclass
-class Active:
-    """A run that has not ended."""
-
-    step: Step
-    running: supervisor.Running
 
 
 @dataclass(frozen=True)
@@ -65,280 +53,303 @@ class Started:
     """Warnings of the hook for people."""
 
 
-class Launcher:
-    """Starts the commands of jobs, and looks after them until they end."""
+@dataclass(frozen=True, kw_only=True)
+class RunEnd:
+    """The facts about the end of a run."""
 
-    def __init__(self, settings: RunSettings, report: Report) -> None:
-        self.settings = settings
-        """The limits for new runs, and those of the runs that have not ended."""
-        self._report = report
-        self.active: dict[str, Active] = {}
-        """The runs that have not ended, by the keys of their deployments, in the order in which they began."""
-        self._output = OutputLimit(report)
-        self.printed = 0
-        """Bytes of output that runs have left on disk since the caller set this to 0."""
+    recorded: str = ""
+    """The supervisor's record: the exit code, `run_folder.UNSTARTED`, or nothing."""
+    ending: str = ""
+    """The reason why the agent ended the run; empty if it did not."""
+    same_boot: bool
+    """True if the machine has not been rebooted since the run began."""
+    unreadable: str = ""
+    """The reason why the record of its end cannot be read; empty if it can."""
+    displaced: bool = False
+    """True if the record of its end was removed or replaced, as by the command itself."""
+    had_ended: bool = False
+    """True if the command ended before the machine went down."""
+    had_remains: bool = False
+    """True if processes of the run were left, and were killed."""
 
-    def folder(self, key: str) -> Path:
-        """Return the folder of a deployment's run."""
-        return self.settings.run(key)
 
-    # Starting and following runs.
+# Starting and following runs.
 
-    def launch(
-        self, job: Job, entry: Entry, cleaned: Run | None, record: Callable[[Run], None]
-    ) -> Started | Reply | Obstacle:
-        """Start a job's command once `record` has put its run on record.
 
-        Returns the reply if nothing needs to be run. `cleaned` is the run that a cleanup removes the work of: the
-        cleanup works in the same folders. Raises AgentError if the run cannot be put on record.
-        """
-        policy = with_verified(policy_in_force(), [job.deployment])  # it may have changed since the plan was made
-        if policy is not None:
-            if refusal := policy.mistake or policy.refusal(job):
-                return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
-            job = replace(job, limit=job.limit or policy.limit(self.settings.limit))
-            if (names := policy.variables(job)) is not None:
-                job = replace(job, request={**job.request, protocol.VARIABLES: sorted(names)})
-        key = job.deployment.key
-        folder, mark = self.folder(key), f"{key}.{time.time_ns()}"
-        place = protocol.workplace(job.tool.name, folder, self.settings.root, self.settings.environment)
-        if job.user:
-            place = self._private(entry, mark)
-        if cleaned is not None:
-            place = replace(place, working=Path(cleaned.working), outputs=Path(cleaned.outputs))
+def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
+    """Start the command of a step, once its run is on record.
 
-        def announce(pid: int, ticks: int, scope: str) -> Run:
-            run = Run(
-                mark=mark,
-                boot=processes.boot_id(),
-                pid=pid,
-                ticks=ticks,
-                began=processes.since_boot(),
-                limit=job.limit or self.settings.limit,
-                spent=entry.spent,
-                hook=job.tool.hook,
-                working=str(place.working),
-                outputs=str(place.outputs),
-                scope=scope,
-                user=name_of(job.deployment, job.user) if job.user else "",
-                isolated=described(job.isolation) if job.isolation else "",
-            )
-            record(run)
-            return run
+    Returns the reply if nothing needs to be run. Raises AgentError if the run cannot be put on record.
+    """
+    settings, key = work.settings, job.deployment.key
+    entry = work.journal.entries[key]
+    policy = with_verified(policy_in_force(), [job.deployment])  # it may have changed since the plan was made
+    if policy is not None:
+        if refusal := policy.mistake or policy.refusal(job):
+            return Obstacle(refusal, passing=bool(policy.mistake), cause=policy.mistake)
+        job = replace(job, limit=job.limit or policy.limit(settings.limit))
+        if (names := policy.variables(job)) is not None:
+            job = replace(job, request={**job.request, protocol.VARIABLES: sorted(names)})
+    folder, mark = settings.run(key), f"{key}.{time.time_ns()}"
+    place = protocol.workplace(job.tool.name, folder, settings.root, settings.environment)
+    if job.user:
+        place = _private(settings, entry, mark)
+    if (cleaned := _cleaned(work, step)) is not None:  # a cleanup works in the folders of the run that it cleans up
+        place = replace(place, working=Path(cleaned.working), outputs=Path(cleaned.outputs))
 
-        environment = dict(self.settings.environment)
-        if entry.reboots:
-            environment["HEAT_REBOOTS"] = str(entry.reboots)
-        if entry.attempts:
-            environment["HEAT_ATTEMPT"] = str(entry.attempts + 1)
-        if job.deployment.trace:
-            environment["TRACEPARENT"] = job.deployment.trace
+    def announce(pid: int, ticks: int, scope: str) -> Run:
+        run = Run(
+            mark=mark,
+            boot=processes.boot_id(),
+            pid=pid,
+            ticks=ticks,
+            began=processes.since_boot(),
+            limit=job.limit or settings.limit,
+            spent=entry.spent,
+            hook=job.tool.hook,
+            working=str(place.working),
+            outputs=str(place.outputs),
+            scope=scope,
+            user=name_of(job.deployment, job.user) if job.user else "",
+            isolated=described(job.isolation) if job.isolation else "",
+        )
+        work.journal.running(key, run)
+        return run
+
+    environment = _environment(settings, job, entry)
+    try:
+        run_folder.make(folder, mark)
+        run_folder.check_room(folder)
+        command = _command(settings, job, place)
+        if not isinstance(command, protocol.Command):
+            return command
+        running = _start(work, job, functools.partial(supervisor.start, folder, command, environment, mark, announce))
+    except AgentError:  # if this run cannot be put on record, no other can
+        raise
+    except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
+        return _obstacle(job, error, (settings.state, place.working, place.outputs))
+    return Started(running, tuple(command.notes))
+
+
+def _cleaned(work: Work, step: Step) -> Run | None:
+    """Return the run that a cleanup removes the work of; None for other steps."""
+    left = step.deployment.document.get(protocol.LEAVES)
+    entry = work.journal.entries.get(metadata.key_of(left)) if isinstance(left, str) else None
+    return entry.run if entry else None
+
+
+def _environment(settings: RunSettings, job: Job, entry: Entry) -> dict[str, str]:
+    """Return the environment of a run."""
+    environment = dict(settings.environment)
+    if entry.reboots:
+        environment["HEAT_REBOOTS"] = str(entry.reboots)
+    if entry.attempts:
+        environment["HEAT_ATTEMPT"] = str(entry.attempts + 1)
+    if job.deployment.trace:
+        environment["TRACEPARENT"] = job.deployment.trace
+    return environment
+
+
+def _command(settings: RunSettings, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
+    """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
+    if not (job.deployment.references or job.user or job.isolation or job.artifacts):
+        return hook.prepare(job, place)
+    from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
+
+    return resolution.command(job, settings.run(job.deployment.key), place, settings)
+
+
+def _private(settings: RunSettings, entry: Entry, mark: str) -> protocol.Workplace:
+    """Return the folders of a run of another user, and remove those of an earlier run. Raises OSError."""
+    from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
+
+    if entry.run is not None and entry.run.user:
+        as_user.remove(entry.run)
+    return as_user.place(Path(settings.user_dir), mark, settings.environment)
+
+
+def _start(work: Work, job: Job, begin: Callable[..., supervisor.Running]) -> supervisor.Running:
+    """Start a run, in a scope of systemd if possible. Raises OSError."""
+    deployment = job.deployment
+    reason = scopes.missing() if work.settings.scopes else "the setting `scopes` is off"
+    if not reason:
         try:
-            run_folder.make(folder, mark)
-            run_folder.check_room(folder)
-            command = self._command(job, place)
-            if not isinstance(command, protocol.Command):
-                return command
-            start = functools.partial(supervisor.start, folder, command, environment, mark, announce)
-            running = self._start(job, start)
-        except AgentError:  # if this run cannot be put on record, no other can
-            raise
-        except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
-            return _obstacle(job, error, (self.settings.state, place.working, place.outputs))
-        return Started(running, tuple(command.notes))
+            return begin(scope=Scope(f"Heat deployment {deployment.title} ({deployment.action})", job.bounds))
+        except ScopeError as error:
+            reason = error.strerror or ""
+            if not job.bounds:
+                work.report.warn(f"{deployment.title} has no scope of its own: {reason}")
+    if job.bounds:
+        raise ScopeError(f"{' and '.join(job.bounds)} cannot be enforced: {reason}")
+    return begin()
 
-    def _command(self, job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
-        """Return the command of a run, or the reply if nothing needs to be run. Raises OSError."""
-        if not (job.deployment.references or job.user or job.isolation or job.artifacts):
-            return hook.prepare(job, place)
+
+def follow(work: Work, step: Step, running: supervisor.Running) -> None:
+    """Look after a run from now on."""
+    if not work.active:
+        work.output.begun()
+    work.active[step.deployment.key] = Active(step, running)
+
+
+def adopt(work: Work, step: Step, run: Run) -> bool:
+    """Follow a run that an earlier agent started; return False if it has ended."""
+    running = supervisor.adopt(work.settings.run(step.deployment.key), run)
+    if running is None:
+        return False
+    work.active[step.deployment.key] = Active(step, running)
+    return True
+
+
+def limit(work: Work) -> None:
+    """End the runs whose time is over."""
+    for active in work.active.values():
+        running = active.running
+        if running.due is None or processes.since_boot() < running.due:
+            continue
+        if running.ending:
+            running.terminate(work.settings.grace)
+        else:
+            _end(work, running, f"it timed out after {running.run.limit:g} s")
+
+
+def limit_output(work: Work) -> None:
+    """Shorten output that has grown too long, if it is time to look."""
+    if (work.active or work.output.watches) and not work.output.due:
+        folders = [active.running.directory for active in work.active.values()]
+        work.output.look(folders, work.settings.output_limit)
+
+
+def watch_output(work: Work) -> None:
+    """Look also at the output of runs that ended before this process began, and have left others that write it."""
+    boot = processes.boot_id()
+    for entry in work.journal.entries.values():
+        if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
+            work.output.watch(work.settings.run(entry.key))
+
+
+def shorten(work: Work, active: Active) -> None:
+    """Shorten the output of a run that has ended to its limit."""
+    work.printed += work.output.shorten(active.running.directory, work.settings.output_limit)
+    work.output.watch(active.running.directory)
+
+
+# Ending and closing runs.
+
+
+def cancel(work: Work, key: str) -> None:
+    """Begin to end the run of a deployment that was replaced, if there is one and the settings say so."""
+    active = work.active.get(key)
+    if active is not None and work.settings.cancel and not active.running.ending:
+        _end(work, active.running, "its deployment was replaced")
+
+
+def end_all_of(work: Work, source: str, reason: str) -> None:
+    """Begin to end the runs of the deployments of a source."""
+    for active in work.active.values():
+        if active.step.deployment.source == source and not active.running.ending:
+            _end(work, active.running, reason)
+
+
+def make_way(work: Work) -> None:
+    """Begin to end the runs that a waiting DELETE of the same resource has replaced."""
+    for step in () if work.queue.hold else work.queue:
+        delete = step.deployment
+        for key, active in work.active.items() if delete.action == DELETE and delete.resource else ():
+            replaced = active.step.deployment
+            same = replaced.resource == delete.resource and key != delete.key
+            if same and replaced.action != DELETE and not active.running.ending:
+                _end(work, active.running, "its deployment was replaced by a DELETE")
+
+
+def _end(work: Work, running: supervisor.Running, reason: str) -> None:
+    """Begin to end a run."""
+    running.ending = reason
+    try:
+        run_folder.note_ending(running.directory, running.run, reason)
+    except OSError as error:  # ending it matters more than recording why
+        work.report.warn(f"cannot record why {running.directory.name} is ended: {error.strerror}")
+    running.terminate(work.settings.grace)
+
+
+def take_ended(work: Work) -> list[Active]:
+    """Return the runs that have ended, or cannot be ended, and follow them no longer."""
+    ended = [active for active in work.active.values() if active.running.ended or active.running.hopeless]
+    for active in ended:
+        del work.active[active.step.deployment.key]
+    return ended
+
+
+def close(work: Work, active: Active) -> tuple[str, str]:
+    """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
+    running = active.running
+    if running.hopeless:
+        text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.title}"
+        work.report.warn(text, active.step)
+    return running.close(), running.ending
+
+
+def close_lost(settings: RunSettings, key: str, run: Run) -> tuple[str, str]:
+    """Return the same as `close` for a run that ended while no agent was there.
+
+    If an earlier agent had begun to end the run, the rest of its processes is killed.
+    """
+    folder = settings.run(key)
+    ending = run_folder.noted_ending(folder, run)
+    if ending:  # that agent may have reached no more than the supervisor
+        supervisor.end_remains(run)
+    return run_folder.recorded(folder, run), ending
+
+
+def end_of(settings: RunSettings, deployment: Deployment, run: Run, recorded: str, ending: str) -> RunEnd:
+    """Return all that is known about the end of a run. What is left of a lost run is killed first."""
+    same_boot = run.boot == processes.boot_id()
+    outputs_gone = bool(recorded) and _outputs_are_gone(deployment, run)
+    if recorded == run_folder.UNSTARTED or ending or (recorded and not outputs_gone):
+        return RunEnd(recorded=recorded, ending=ending, same_boot=same_boot)
+    folder = settings.run(deployment.key)
+    return RunEnd(
+        same_boot=same_boot,
+        unreadable=run_folder.unreadable(folder, run),
+        displaced=same_boot and run_folder.is_displaced(folder, run),
+        had_ended=not same_boot and run_folder.has_run(folder),
+        had_remains=supervisor.end_remains(run),
+    )
+
+
+def reply_of(work: Work, step: Step, run: Run, code: int) -> Reply:
+    """Return the reply that the hook makes of a command that ended with this exit code."""
+    settings, folder = work.settings, work.settings.run(step.deployment.key)
+    if step.deployment.references or run.user or run.isolated or (step.job and step.job.artifacts):
         from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
 
-        return resolution.command(job, self.folder(job.deployment.key), place, self.settings)
-
-    def _private(self, entry: Entry, mark: str) -> protocol.Workplace:
-        """Return the folders of a run of another user, and remove those of an earlier run. Raises OSError."""
-        from heat_config_agent.runs import as_user  # noqa: PLC0415  # few runs are of other users
-
-        if entry.run is not None and entry.run.user:
-            as_user.remove(entry.run)
-        return as_user.place(Path(self.settings.user_dir), mark, self.settings.environment)
-
-    def follow(self, step: Step, running: supervisor.Running) -> None:
-        """Look after a run from now on."""
-        if not self.active:
-            self._output.begun()
-        self.active[step.deployment.key] = Active(step, running)
-
-    def adopt(self, step: Step, run: Run) -> supervisor.Running | None:
-        """Return the run that an earlier agent started, and follow it; None if it has ended."""
-        running = supervisor.adopt(self.folder(step.deployment.key), run)
-        if running is not None:
-            self.active[step.deployment.key] = Active(step, running)
-        return running
-
-    @property
-    def descriptors(self) -> list[int]:
-        """Descriptors that are readable when a run has ended."""
-        return [run.running.fileno() for run in self.active.values() if run.running.fileno() >= 0]
-
-    @property
-    def due(self) -> float | None:
-        """Seconds until a run or its output has to be looked at; None if nothing runs."""
-        if not self.active:
-            return self._output.due if self._output.watches else None
-        runs = [run.running for run in self.active.values()]
-        now = processes.since_boot()
-        delays = [max(running.due - now, 0.0) for running in runs if running.due is not None]
-        delays += [_TICK for running in runs if running.fileno() < 0]
-        return min([*delays, self._output.due])
-
-    def limit(self) -> None:
-        """End the runs whose time is over."""
-        for active in self.active.values():
-            running = active.running
-            if running.due is None or processes.since_boot() < running.due:
-                continue
-            if running.ending:
-                running.terminate(self.settings.grace)
-            else:
-                self._end(running, f"it timed out after {running.run.limit:g} s")
-
-    def limit_output(self) -> None:
-        """Shorten output that has grown too long, if it is time to look."""
-        if (self.active or self._output.watches) and not self._output.due:
-            self._output.look([run.running.directory for run in self.active.values()], self.settings.output_limit)
-
-    # Ending and closing runs.
-
-    def cancel(self, key: str) -> None:
-        """Begin to end the run of a deployment that was replaced, if there is one and the settings say so."""
-        active = self.active.get(key)
-        if active is not None and self.settings.cancel and not active.running.ending:
-            self._end(active.running, "its deployment was replaced")
-
-    def end_all_of(self, source: str, reason: str) -> None:
-        """Begin to end the runs of the deployments of a source."""
-        for active in self.active.values():
-            if active.step.deployment.source == source and not active.running.ending:
-                self._end(active.running, reason)
-
-    def make_way(self, delete: Deployment) -> None:
-        """Begin to end the other runs of the resource that a DELETE is for."""
-        for key, active in self.active.items():
-            other = active.step.deployment
-            same = delete.resource and other.resource == delete.resource and key != delete.key
-            if same and other.action != DELETE and not active.running.ending:
-                self._end(active.running, "its deployment was replaced by a DELETE")
-
-    def take_ended(self) -> list[Active]:
-        """Return the runs that have ended, or cannot be ended, and follow them no longer."""
-        ended = [run for run in self.active.values() if run.running.ended or run.running.hopeless]
-        for run in ended:
-            del self.active[run.step.deployment.key]
-        return ended
-
-    def close(self, active: Active) -> tuple[str, str]:
-        """Let go of a run; return what its supervisor recorded, and why the agent ended it (empty if it did not)."""
-        running = active.running
-        if running.hopeless:
-            text = f"cannot end process {running.run.pid}; the agent gives up {active.step.deployment.title}"
-            self._report.remarked(active.step, text)
-        return running.close(), running.ending
-
-    def close_lost(self, key: str, run: Run) -> tuple[str, str]:
-        """Return the same as `close` for a run that ended while no agent was there.
-
-        If an earlier agent had begun to end the run, the rest of its processes is killed.
-        """
-        folder = self.folder(key)
-        ending = run_folder.noted_ending(folder, run)
-        if ending:  # that agent may have reached no more than the supervisor
+        prepared, notes = resolution.prepared(folder)
+        for note in notes:
+            work.report.warn(f"{step.deployment.title}: {note}", step)
+        if prepared is not None:
+            return prepared
+        if revealed(settings, step.deployment) is None:
+            return failure(code or UNKNOWN, _WITHHELD)
+        if run.user:  # nothing in the folders of that user is read
             supervisor.end_remains(run)
-        return run_folder.recorded(folder, run), ending
+            return failure(code or UNKNOWN, _UNREPORTED, *output_of(settings, step.deployment))
+    return hook.finish(step.job, run, folder, settings.environment, run_folder.ended(folder, code))
 
-    def end_of(self, deployment: Deployment, run: Run, recorded: str, ending: str) -> RunEnd:
-        """Return all that is known about the end of a run. What is left of a lost run is killed first."""
-        same_boot = run.boot == processes.boot_id()
-        outputs_gone = bool(recorded) and _outputs_are_gone(deployment, run)
-        if recorded == run_folder.UNSTARTED or ending or (recorded and not outputs_gone):
-            return RunEnd(recorded=recorded, ending=ending, same_boot=same_boot)
-        folder = self.folder(deployment.key)
-        return RunEnd(
-            same_boot=same_boot,
-            unreadable=run_folder.unreadable(folder, run),
-            displaced=same_boot and run_folder.is_displaced(folder, run),
-            had_ended=not same_boot and run_folder.has_run(folder),
-            had_remains=supervisor.end_remains(run),
-        )
 
-    def reply(self, step: Step, run: Run, code: int) -> Reply:
-        """Return the reply that the hook makes of a command that ended with this exit code."""
-        folder = self.folder(step.deployment.key)
-        if step.deployment.references or run.user or run.isolated or (step.job and step.job.artifacts):
-            from heat_config_agent.runs import resolution  # noqa: PLC0415  # few runs need it
+def output_of(settings: RunSettings, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
+    """Return what a run has printed so far; nothing if the secrets in it are not known."""
+    if revealed(settings, deployment) is None:
+        return "", ""
+    folder = settings.run(deployment.key)
+    return Capture(folder / "stdout"), Capture(folder / "stderr")
 
-            prepared, notes = resolution.prepared(folder)
-            for note in notes:
-                self._report.remarked(step, f"{step.deployment.title}: {note}")
-            if prepared is not None:
-                return prepared
-            if self.revealed(step.deployment) is None:
-                return failure(code or UNKNOWN, _WITHHELD)
-            if run.user:  # nothing in the folders of that user is read
-                supervisor.end_remains(run)
-                return failure(code or UNKNOWN, _UNREPORTED, *self.output(step.deployment))
-        return hook.finish(step.job, run, folder, self.settings.environment, run_folder.ended(folder, code))
 
-    def output(self, deployment: Deployment) -> tuple[str | Capture, str | Capture]:
-        """Return what a run has printed so far; nothing if the secrets in it are not known."""
-        folder = self.folder(deployment.key)
-        if self.revealed(deployment) is None:
-            return "", ""
-        return Capture(folder / "stdout"), Capture(folder / "stderr")
+def revealed(settings: RunSettings, deployment: Deployment) -> Deployment | None:
+    """Return a deployment with the secrets of its run, to mask them; None if they are not known."""
+    if not deployment.references:
+        return deployment
+    from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
 
-    def revealed(self, deployment: Deployment) -> Deployment | None:
-        """Return a deployment with the secrets of its run, to mask them; None if they are not known."""
-        if not deployment.references:
-            return deployment
-        from heat_config_agent.runs import resolved  # noqa: PLC0415  # few runs refer to secrets
-
-        return resolved.revealed(deployment, self.folder(deployment.key))
-
-    def shorten(self, active: Active) -> None:
-        """Shorten the output of a run that has ended to its limit."""
-        self.printed += self._output.shorten(active.running.directory, self.settings.output_limit)
-        self._output.watch(active.running.directory)
-
-    def watch_output(self, entries: Iterable[Entry]) -> None:
-        """Look also at the output of runs that ended before this process began, and have left others that write it."""
-        boot = processes.boot_id()
-        for entry in entries:
-            if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
-                self._output.watch(self.folder(entry.key))
-
-    def _end(self, running: supervisor.Running, reason: str) -> None:
-        """Begin to end a run."""
-        running.ending = reason
-        try:
-            run_folder.note_ending(running.directory, running.run, reason)
-        except OSError as error:  # ending it matters more than recording why
-            self._report.warn(f"cannot record why {running.directory.name} is ended: {error.strerror}")
-        running.terminate(self.settings.grace)
-
-    def _start(self, job: Job, start: Callable[..., supervisor.Running]) -> supervisor.Running:
-        """Start a run, in a scope of systemd if possible. Raises OSError."""
-        deployment = job.deployment
-        reason = scopes.missing() if self.settings.scopes else "the setting `scopes` is off"
-        if not reason:
-            try:
-                return start(scope=Scope(f"Heat deployment {deployment.title} ({deployment.action})", job.bounds))
-            except ScopeError as error:
-                reason = error.strerror or ""
-                if not job.bounds:
-                    self._report.warn(f"{deployment.title} has no scope of its own: {reason}")
-        if job.bounds:
-            raise ScopeError(f"{' and '.join(job.bounds)} cannot be enforced: {reason}")
-        return start()
+    return resolved.revealed(deployment, settings.run(deployment.key))
 
 
 def _obstacle(job: Job, error: Exception, folders: tuple[Path, ...]) -> Obstacle:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.report import Report
-from heat_config_agent.engine.retries import next_attempt
+from heat_config_agent.engine import events
+from heat_config_agent.engine.events import Event
 from heat_config_agent.masking.redaction import concealer, name_of
 from heat_config_agent.model.entry import Entry, Run
-from heat_config_agent.model.wording import duration, line
+from heat_config_agent.model.wording import duration, line, next_attempt
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
 from heat_config_hooks.values import replace
@@ -23,33 +23,41 @@ _ERROR, _WARNING, _NOTICE, _INFORMATION = 3, 4, 5, 6
 """Priorities of syslog."""
 
 
-class ChannelReport(Report):
-    """Hands a notice of each change of a deployment to channels."""
-
-    def __init__(self, channels: Sequence[Channel]) -> None:
-        """Hand them to these channels."""
-        self._channels = channels
-
-    def begun(self, step: Step, run: Run) -> None:
-        self._hand_on(begun(step, run))
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        self._hand_on(ended(step, entry))
-
-    def reboot(self, step: Step, entry: Entry) -> None:
-        self._hand_on(reboot(step, entry))
-
-    def delivered(self, entry: Entry, outcome: Outcome | None) -> None:
-        notice = delivered(entry, outcome)
-        if notice is not None:
-            self._hand_on(notice)
-
-    def _hand_on(self, notice: Notice) -> None:
-        for channel in self._channels:
+def hand_on(event: Event, channels: Iterable[Channel]) -> None:
+    """Hand a notice of an event to channels if a deployment has changed its state."""
+    notice = notice_of(event)
+    if notice is not None and notice.change != NOTE:
+        for channel in channels:
             channel.put(notice)
 
 
-def begun(step: Step, run: Run) -> Notice:
+def notice_of(event: Event) -> Notice | None:
+    """Return the notice of an event; None for those that would only repeat what is known."""
+    match event:
+        case events.Begun():
+            return _begun(event.step, event.run)
+        case events.Ended():
+            return _ended(event.step, event.entry)
+        case events.RebootAsked():
+            text = f"asks for a reboot of the machine, and continues after it ({event.entry.reboots})"
+            return _about(event.step, REBOOT, _NOTICE, text, event.entry)
+        case events.Retried():
+            why = concealer(event.step.deployment).text(event.entry.reason)
+            return _about(event.step, NOTE, _WARNING, f"{why}; {next_attempt(event.entry)}", event.entry)
+        case events.Resent():
+            return _about(event.step, NOTE, _INFORMATION, "the result is sent again", event.entry)
+        case events.Postponed():  # the reason names the deployment
+            return _note(event.step, f"{event.reason}; the agent retries", "accepted", _WARNING)
+        case events.Delivered():
+            return _delivered(event.entry, event.outcome)
+        case events.Message(step=Step() as step):
+            state = "skipped" if step.verb is Verb.SKIP else "running"
+            return _note(step, event.text, state, _WARNING if event.is_warning else _INFORMATION)
+        case _:
+            return None
+
+
+def _begun(step: Step, run: Run) -> Notice:
     """Return the notice that a command runs, which an earlier agent may have started."""
     deed = " ".join(filter(None, (step.deployment.action, f"({_tool(step)})")))
     if step.reason.startswith("started earlier"):
@@ -59,7 +67,7 @@ def begun(step: Step, run: Run) -> Notice:
     return _about(step, BEGUN, _NOTICE, text, state="running")
 
 
-def ended(step: Step, entry: Entry) -> Notice:
+def _ended(step: Step, entry: Entry) -> Notice:
     """Return the notice that the result of a deployment is known."""
     took = f" after {duration(entry.ended - entry.started)}" if entry.started and entry.ended else ""
     why = entry.reason or (step.reason if entry.failed or step.verb is Verb.ANSWER else "")
@@ -69,37 +77,13 @@ def ended(step: Step, entry: Entry) -> Notice:
     return _about(step, ENDED, priority, text, entry, reason=why)
 
 
-def reboot(step: Step, entry: Entry) -> Notice:
-    """Return the notice that a command asks for a reboot."""
-    text = f"asks for a reboot of the machine, and continues after it ({entry.reboots})"
-    return _about(step, REBOOT, _NOTICE, text, entry)
-
-
-def retry(step: Step, entry: Entry) -> Notice:
-    """Return the notice that an attempt has failed, and that the command is run again."""
-    why = concealer(step.deployment).text(entry.reason)
-    return _about(step, NOTE, _WARNING, f"{why}; {next_attempt(entry)}", entry)
-
-
-def resent(step: Step, entry: Entry) -> Notice:
-    """Return the notice that the result of an earlier run is sent again."""
-    return _about(step, NOTE, _INFORMATION, "the result is sent again", entry)
-
-
-def remarked(step: Step, text: str, *, warning: bool = True) -> Notice:
+def _note(step: Step, text: str, state: str, priority: int) -> Notice:
     """Return the notice of a line about a deployment, which names it and changes no state."""
-    state = "skipped" if step.verb is Verb.SKIP else "running"
-    made = _about(step, NOTE, _WARNING if warning else _INFORMATION, "", state=state)
-    return replace(made, text=line(concealer(step.deployment).text(text)))
+    notice = _about(step, NOTE, priority, "", state=state)
+    return replace(notice, text=line(concealer(step.deployment).text(text)))
 
 
-def postponed(step: Step, why: str) -> Notice:
-    """Return the notice that a deployment could not begin yet."""
-    why = concealer(step.deployment).text(why)  # it names the deployment
-    return replace(_about(step, NOTE, _WARNING, "", state="accepted"), text=line(f"{why}; the agent retries"))
-
-
-def delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
+def _delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
     """Return the notice of what became of a result; None if it failed again like the time before."""
     if outcome is None:
         word, priority, text = "replaced", _WARNING, "the result is not sent: the deployment has been replaced"

@@ -1,4 +1,4 @@
-"""The steps that wait for their turn, and which of them may begin next."""
+"""The steps that wait for their turn, and the rules for which of them may begin next to those that run."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator
 
 from heat_config_agent.deployments import cleanup
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine.launch import Active
 from heat_config_agent.model.deployment import DELETE, Deployment
+from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
@@ -18,9 +18,16 @@ DELETE_PATIENCE = 30.0
 _LOOK = 1.0
 """Seconds between two looks at a queue in which a DELETE waits."""
 
-
 REMINDER = 3600.0
 """Seconds after which an obstacle that lasts is reported again."""
+
+
+@dataclass
+class Active:
+    """A run that has not ended."""
+
+    step: Step
+    running: Running
 
 
 @dataclass(frozen=True)

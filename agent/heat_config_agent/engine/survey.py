@@ -6,7 +6,7 @@ The daemon, the one-shot command, the dry run and the migration all plan from a 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from heat_config_agent.deployments import cleanup, metadata, plan
@@ -20,7 +20,7 @@ from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_agent.state.deployed import Deployed, is_unfinished
 from heat_config_agent.state.entries import Entries
 from heat_config_hooks import processes
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -141,6 +141,40 @@ def with_verified(policy: Policy | None, deployments: Iterable[Deployment]) -> P
     from heat_config_agent.signing import ssh  # noqa: PLC0415  # few machines require signatures
 
     return ssh.with_verified(policy, deployments)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A deployment that the policy of the machine would refuse."""
+
+    name: str
+    action: str
+    """Empty if the deployment names none."""
+    sentence: str
+
+
+def refusals(
+    deployments: Iterable[Deployment], knowledge: Known, policy: Policy, held: Mapping[str, Deployment] | None = None
+) -> Iterator[Refusal]:
+    """Yield the refusals of deployments by a policy, as if all were new today.
+
+    `held` has, by key, the deployments whose documents are kept with their signatures. For all others, the rule
+    `signers` is left out.
+    """
+    held = held or {}
+    verified, others = with_verified(policy, held.values()) or policy, replace(policy, signers=None)
+    for deployment in deployments:
+        rules = verified if deployment.key in held else others
+        job = plan.renewed(held.get(deployment.key, deployment), knowledge).job
+        sentence = rules.mistake or (rules.refusal(job) if job else "")
+        if sentence:
+            yield Refusal(deployment.title, deployment.action, sentence)
+
+
+def entry_refusal(source: str, entry: object, knowledge: Known, policy: Policy) -> str:
+    """Return the sentence that refuses an entry of the metadata of a source; empty if it may run."""
+    parsed = metadata.parse(Document(source=source, content=[entry]))
+    return next((refusal.sentence for refusal in refusals(parsed.deployments, knowledge, policy)), "")
 
 
 def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str], back: Collection[str]) -> bool:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from heat_config_agent.deployments.metadata import Reader
-from heat_config_agent.engine.announcer import Announcer
+from heat_config_agent.engine import records
 from heat_config_agent.engine.applier import Applier
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Event, Report
+from heat_config_agent.engine.survey import Ground
+from heat_config_agent.engine.work import Work
 from heat_config_agent.model.run_settings import RunSettings
+from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Delivery, Outgoing
@@ -17,6 +20,69 @@ from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
 from heat_config_agent.state.pruning import Pruning
 from heat_config_hooks.values import dataclass
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.signals.notices.channel import Channel, ChannelState
+
+_LAST_SECONDS = 2.0
+"""Seconds for which the end of a process waits for each of its last notices."""
+
+
+class Announcer(Report):
+    """Hands events on to the front door, and to the channels of the settings; as a rule, there are none."""
+
+    def __init__(self, front: Report, settings: Settings) -> None:
+        """Open the channels."""
+        self._front = front
+        self._channels: tuple[Channel, ...] = ()
+        self._places: tuple[str | None, ...] = ("", "")
+        self.reconfigure(settings)
+
+    def event(self, event: Event) -> None:
+        self._front.event(event)
+        if self._channels:
+            from heat_config_agent.engine import notices  # noqa: PLC0415  # few machines have a channel
+
+            notices.hand_on(event, self._channels)
+
+    @property
+    def channels(self) -> tuple[ChannelState, ...]:
+        """The state of each channel."""
+        return tuple(channel.state for channel in self._channels)
+
+    def reconfigure(self, settings: Settings) -> None:
+        """Use the channels of other settings from here on. What waits in the old ones is still handed on."""
+        console, url = settings.text("console"), settings.text("report_url")
+        places = (console, url, settings.ca_file) if url else (console, url)
+        if places == self._places:
+            return
+        lost = {channel.name: channel.lost for channel in self._channels}
+        for channel in self._channels:
+            channel.end()
+        self._places, self._channels = places, _opened(console, url, settings.ca_file)
+        for channel in self._channels:
+            channel.lost = lost.get(channel.name, 0)
+
+    def close(self) -> None:
+        """Hand on what waits, if that is possible at once."""
+        for channel in self._channels:
+            channel.close(_LAST_SECONDS)
+
+
+def _opened(path: str, url: str, ca_file: str | None) -> tuple[Channel, ...]:
+    """Return the channels to the console at `path`, and to the server at `url`; each may be empty."""
+    channels: list[Channel] = []
+    if path:
+        from heat_config_agent.signals.notices import console  # noqa: PLC0415  # 10 ms for each, and few machines have it
+
+        channels.append(console.channel(path))
+    if url:
+        from heat_config_agent.signals.notices import events  # noqa: PLC0415
+
+        channels.append(events.channel(url, ca_file))
+    return tuple(channels)
 
 
 @dataclass(frozen=True)
@@ -52,15 +118,16 @@ def open_state(
         report.warn(journal.warnings.pop(0))
     folder = Deployed(deployed) if deployed else Deployed(settings.deployed, old=settings.deployed_old)
     announcer = Announcer(report, settings)
-    applier = Applier(
+    work = Work(
         journal=journal,
-        tools=Tools(settings.hooks, report.warn),
-        deployed=folder,
         delivery=Delivery(outgoing, patience),
-        run_settings=run_settings,
+        ground=Ground(Tools(settings.hooks, report.warn), folder, run_settings.state, run_settings.defaults),
+        settings=run_settings,
         report=announcer,
-        attempts=attempts,
-        reader=reader,
+        attempts=attempts or Attempts(),
+        output=OutputLimit(announcer),
+        untidy=records.untidy(journal.entries),
     )
+    applier = Applier(work, reader or Reader())
     pruning = Pruning(journal, folder, run_settings.state, settings.limits, report)
     return Workplace(journal, folder, applier, pruning, announcer)

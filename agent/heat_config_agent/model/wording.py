@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from heat_config_hooks import processes
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.model.entry import Entry
+
 
 def plain(text: str) -> str:
     """Return text from outside with control characters replaced, so that it cannot steer the terminal."""
@@ -24,3 +31,10 @@ def duration(seconds: float) -> str:
     if seconds < 3600:
         return f"{seconds // 60:.0f} min {seconds % 60:.0f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min"
+
+
+def next_attempt(entry: Entry) -> str:
+    """Return in words when the command of a deployment with the option `retry` is run again."""
+    same_boot = entry.run is not None and entry.run.boot == processes.boot_id()
+    delay = entry.due - processes.since_boot() if same_boot else 0.0
+    return f"attempt {entry.attempts + 1} begins {f'in {duration(delay)}' if delay > 0 else 'now'}"

@@ -288,32 +288,15 @@ def _complete(
     mistakes: list[str] | None,
 ) -> Settings:
     """Return the settings with the fields that follow from the merged layers and the environment."""
-    configured = Path(merged.text("state_dir")) if merged.text("state_dir") else None
-    variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
-    named = (configured or variable) if config else (variable or configured)
-    directory = state or named or Path(paths.usual_state(environ))
-    sayers = (*merged.own, *((merged.other,) if config and merged.other else ()))
-    doubtful = any(layers.similar("state_dir", layer.wrong) for layer in sayers)
-    sure = state is not None or (variable is not None and config is None) or not doubtful
-    if os.path.lexists(directory) and not directory.is_dir():
-        sure = False
-        place = _place(merged, "state_dir") if directory == configured and not state else "--state-dir" if state else ""
-        layers.refuse(UsageError(f"{directory} is not a directory", hint=place), mistakes)
+    directory, placed = _state(merged, environ, config=config, state=state, mistakes=mistakes)
     system = directory == SYSTEM_STATE
     deployed = _path(environ, "HEAT_CONFIG_DEPLOYED")
     old = _path(environ, "HEAT_CONFIG_DEPLOYED_OLD")
-    own_hooks = _path(environ, "HEAT_CONFIG_HOOKS")
-    searched = (*hooks, *((own_hooks,) if own_hooks else ()), *map(Path, merged.words("hooks_dir")), *HOOK_DIRECTORIES)
-    ca_file = merged.text("ca_file") or None
-    if ca_file is not None:
-        trouble = certificate_trouble(ca_file)
-        if trouble:
-            layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
-    if trouble := _trouble_of_url(merged.text("report_url")):
-        layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
-    for name in merged.followed:
-        if not merged.lookup(f"follow {name}", "url")[0]:
-            layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
+    searched = [*hooks]
+    if own_hooks := _path(environ, "HEAT_CONFIG_HOOKS"):
+        searched.append(own_hooks)
+    searched += [*map(Path, merged.words("hooks_dir")), *HOOK_DIRECTORIES]
+    _check(merged, mistakes)
     return replace(
         merged,
         state=directory.absolute(),
@@ -324,9 +307,50 @@ def _complete(
         environment={**environment_of_runs(environ), **_variables(merged, mistakes)},
         limit=merged.number("time_limit") or None,
         grace=merged.number("grace"),
-        ca_file=ca_file,
-        placed=sure,
+        ca_file=merged.text("ca_file") or None,
+        placed=placed,
     )
+
+
+def _state(
+    merged: Settings,
+    environ: Mapping[str, str],
+    *,
+    config: Path | None,
+    state: Path | None,
+    mistakes: list[str] | None,
+) -> tuple[Path, bool]:
+    """Return the state directory, and False if a mistake in the settings may hide another one that is meant."""
+    configured = Path(merged.text("state_dir")) if merged.text("state_dir") else None
+    variable = _path(environ, "HEAT_CONFIG_AGENT_STATE")
+    in_order = [state, variable, configured]
+    if config:  # a file that is named on the command line precedes the environment
+        in_order = [state, configured, variable]
+    directory = next(filter(None, in_order), Path(paths.usual_state(environ)))
+    files = (*merged.own, *((merged.other,) if config and merged.other else ()))
+    doubtful = any(layers.similar("state_dir", layer.wrong) for layer in files)
+    placed = state is not None or (variable is not None and config is None) or not doubtful
+    if os.path.lexists(directory) and not directory.is_dir():
+        placed = False
+        hint = ""
+        if state:
+            hint = "--state-dir"
+        elif directory == configured:
+            hint = _place(merged, "state_dir")
+        layers.refuse(UsageError(f"{directory} is not a directory", hint=hint), mistakes)
+    return directory, placed
+
+
+def _check(merged: Settings, mistakes: list[str] | None) -> None:
+    """Refuse settings that cannot be used although their form is right."""
+    ca_file = merged.text("ca_file")
+    if ca_file and (trouble := certificate_trouble(ca_file)):
+        layers.refuse(UsageError(trouble, hint=_place(merged, "ca_file")), mistakes)
+    if trouble := _trouble_of_url(merged.text("report_url")):
+        layers.refuse(UsageError(trouble, hint=_place(merged, "report_url")), mistakes)
+    for name in merged.followed:
+        if not merged.lookup(f"follow {name}", "url")[0]:
+            layers.refuse(UsageError(f"cannot use the settings: [follow {name}] needs the setting url"), mistakes)
 
 
 def _place(settings: Settings, name: str) -> str:

@@ -22,9 +22,13 @@ LEAST = 3.0
 LOOK = 1.0
 """Seconds between two looks at requests that have no answer yet."""
 
+DENIED_SECONDS = 3600.0
+"""Seconds after the end of a run within which no denial of its result is final: as long as Heat waits for a stack by
+default."""
 
-REFUSALS = 7
-"""The number of times that a result is refused before that is final, if the refusal may be a mistake.
+DENIALS = 7
+"""The number of times that an older result is denied before that is final: an agent that was away for a day must not
+give a result up because of one answer.
 
 With the growing delays between the tries, that takes half a minute to a minute."""
 
@@ -46,8 +50,8 @@ class Outcome:
     trouble: str = ""
     wait: float = 0.0
     """Seconds that the server asked us to wait."""
-    is_doubtful: bool = False
-    """True for a refusal that may be a mistake of the server, so that the result is sent again a few times."""
+    is_denial: bool = False
+    """True for a refusal that may pass, because the server has denied access: the result is sent again for a while."""
 
 
 class Outgoing(Protocol):
@@ -79,6 +83,10 @@ class Outgoing(Protocol):
 class _Result:
     target: Target
     values: Mapping[str, object]
+    ended: float
+    """When its run ended, in seconds since the epoch."""
+    earlier: int
+    """The number of tries of earlier agents."""
     first: float
     """When it was sent for the first time; this and the next two in monotonic seconds."""
     last: float = 0.0
@@ -88,6 +96,11 @@ class _Result:
     tries: int = 0
     is_asked_to_wait: bool = False
     """True if the server has said when it wants the next try."""
+
+    @property
+    def is_old(self) -> bool:
+        """True if a denial of the result may be final, by the clock of the machine or by the time that has passed."""
+        return max(time.time() - self.ended, time.monotonic() - self.first) >= DENIED_SECONDS
 
 
 class Delivery:
@@ -149,9 +162,22 @@ class Delivery:
         if target.wanted:
             self._outbox.expect(target)
 
-    def send(self, key: str, target: Target, values: Mapping[str, object]) -> None:
-        """Begin to send a result; `outcomes` returns the outcome of each try."""
-        self._results[key] = _Result(target, values, first=time.monotonic())
+    def send(
+        self,
+        key: str,
+        target: Target,
+        values: Mapping[str, object],
+        *,
+        ended: float | None = None,
+        earlier: int = 0,
+    ) -> None:
+        """Begin to send a result; `outcomes` returns the outcome of each try.
+
+        `ended` is when the run ended, in seconds since the epoch; None for now. `earlier` is the number of tries of
+        earlier agents.
+        """
+        ended = time.time() if ended is None else ended
+        self._results[key] = _Result(target, values, ended, earlier, first=time.monotonic())
         self._post(key)
 
     def drop(self, key: str) -> None:
@@ -177,11 +203,15 @@ class Delivery:
     def _settled(self, outcome: Outcome) -> Outcome:
         """Schedule the next try if there is one; return the outcome, which is a refusal only if it is final."""
         result = self._results[outcome.key]
-        is_final = outcome.fate is not Fate.RETRY and not (outcome.is_doubtful and result.tries < REFUSALS)
-        if is_final or not self._schedule(result, outcome):
+        may_pass = outcome.is_denial and not (result.is_old and result.tries >= DENIALS)
+        if outcome.fate is not Fate.RETRY and not may_pass:
             del self._results[outcome.key]
             return outcome
-        return replace(outcome, fate=Fate.RETRY)
+        if self._schedule(result, outcome):
+            return replace(outcome, fate=Fate.RETRY)
+        del self._results[outcome.key]  # the next agent goes on, unless that would change nothing
+        is_over = result.is_old and result.earlier + result.tries >= DENIALS
+        return outcome if is_over else replace(outcome, fate=Fate.RETRY)
 
     def _schedule(self, result: _Result, outcome: Outcome) -> bool:
         """Schedule the next try; return False if it would be too late, so that the next agent has to make it."""

@@ -241,13 +241,10 @@ class _Sender:
             try:
                 server = server or servers.server_of(self._target, self._ca_file)
                 answer = server.send(letter.target, letter.body, letter.is_withdrawn)
-                outcome = servers.judge(letter.key, answer, server.permanent)
-                if outcome.fate is Fate.REFUSED and letter.target.url:
-                    outcome = replace(
-                        outcome,
-                        trouble=outcome.trouble + servers.expired(letter.target.url, time.time()),
-                        is_doubtful=letter.target.is_temporary_url and answer.status in servers.UNREADABLE_ACCOUNT,
-                    )
+                outcome = servers.judge(letter.key, answer, server.denied)
+                if outcome.is_denial and letter.target.url:
+                    why = servers.denial(letter.target, time.time())
+                    outcome = replace(outcome, trouble=outcome.trouble + why)
             except UnreachableError as error:
                 outcome = Outcome(letter.key, Fate.RETRY, str(error))
             except BaseException as error:  # noqa: BLE001  # if the thread ended, no later result would be sent

@@ -24,14 +24,19 @@ else:
     Protocol = object
 
 
-PERMANENT = frozenset({401, 403, 404, 410, 413, 422})
-"""The HTTP status codes that a retry cannot change: not allowed, not found, gone, or not understood."""
+PERMANENT = frozenset({404, 410, 413, 422})
+"""The HTTP status codes that a retry cannot change: not found, gone, or not understood."""
 
-PERMANENT_AS_USER = PERMANENT - {401}
-"""The same codes for a user who has logged in: Heat creates and removes users while it works on a stack."""
+DENIED = frozenset({401, 403})
+"""The HTTP status codes that deny access, which may pass.
 
-UNREADABLE_ACCOUNT = frozenset({401, 403})
-"""The answers of Swift to a valid temporary URL while it cannot read the keys of the account, as under load."""
+Heat answers 401 to a valid signed URL within a second of any change to its user, because Keystone keeps in whole
+seconds when tokens are revoked; and 403 while the user is disabled or has no role. Swift answers 401 to a valid
+temporary URL while it cannot read the keys of the account, as under load."""
+
+DENIED_AS_USER = frozenset({403})
+"""The same code for a user who has logged in; for 401 it is as for all other codes. Heat creates and removes users
+while it works on a stack."""
 
 ACCEPTED = frozenset({201, 202})
 """The HTTP status codes that mean success even with a web page: no login page has them. Swift answers 202 with one."""
@@ -63,8 +68,8 @@ def origin(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}"
 
 
-def judge(key: str, answer: web.Answer, permanent: frozenset[int] = PERMANENT) -> Outcome:
-    """Return the meaning of an answer: accepted, refused for good, or to be tried again.
+def judge(key: str, answer: web.Answer, denied: frozenset[int] = DENIED) -> Outcome:
+    """Return the meaning of an answer: accepted, refused for good, denied, or to be tried again.
 
     A redirect is tried again until the operator corrects the address: if it were followed, the POST would become a GET
     and falsely succeed. A web page is tried again too: no server for results has one, but a network with a login page
@@ -78,24 +83,39 @@ def judge(key: str, answer: web.Answer, permanent: frozenset[int] = PERMANENT) -
             return Outcome(key, Fate.RETRY, "it answers with a web page: something else is in its place")
         return Outcome(key, Fate.SENT)
     trouble = f"HTTP {answer.status} {answer.reason}".rstrip()
-    if answer.status in permanent:
+    if answer.status in PERMANENT:
         return Outcome(key, Fate.REFUSED, trouble)
-    return Outcome(key, Fate.RETRY, trouble, _asked_to_wait(answer.headers))
+    wait = _asked_to_wait(answer.headers)
+    if answer.status in denied:
+        return Outcome(key, Fate.REFUSED, trouble, wait, is_denial=True)
+    return Outcome(key, Fate.RETRY, trouble, wait)
 
 
 EXPIRY = 900.0
 """Seconds for which Keystone accepts a signed URL by default (`[credential] auth_ttl`)."""
 
 
-def expired(url: str, now: float) -> str:
-    """Return the probable reason why a signed URL was refused: its signature is old. Empty if it is not.
+def denial(target: Target, now: float) -> str:
+    """Return the probable reason why a server denies access to a signed URL, as the end of a sentence; or empty text.
 
-    Heat signs the URL of a `CFN_SIGNAL` when the deployment begins, so the result of a long run may come too late.
     `now` is in seconds since the epoch.
     """
-    from datetime import datetime, timezone  # noqa: PLC0415  # only if a result was refused
+    query = parse_qs(urlsplit(target.url).query)
+    if not target.is_temporary_url:
+        return _expired(query.get("Timestamp", [""])[0], now)
+    expires = query.get("temp_url_expires", [""])[0]
+    if expires.isdecimal() and len(expires) < 15 and int(expires) < now:
+        return "; its URL has expired"
+    return "; if that lasts, its URL was not signed with the key that its account in Swift has now"
 
-    signed = parse_qs(urlsplit(url).query).get("Timestamp", [""])[0]
+
+def _expired(signed: str, now: float) -> str:
+    """Return the sentence about a signature that is too old; empty if it is not.
+
+    Heat signs the URL of a `CFN_SIGNAL` when the deployment begins, so the result of a long run may come too late.
+    """
+    from datetime import datetime, timezone  # noqa: PLC0415  # only if a result was denied
+
     try:
         moment = datetime.strptime(signed, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
@@ -127,8 +147,8 @@ def _asked_to_wait(headers: Mapping[str, str]) -> float:
 class Server(Protocol):
     """A server that receives results."""
 
-    permanent: frozenset[int]
-    """The HTTP status codes that a retry cannot change."""
+    denied: frozenset[int]
+    """The HTTP status codes that deny access, which may pass."""
 
     def send(self, target: Target, body: bytes, is_withdrawn: Callable[[], bool]) -> web.Answer:
         """Send a result, unless it `is_withdrawn` before the server has it. Raises UnreachableError."""
@@ -143,7 +163,7 @@ def _allow(url: str) -> None:
 class _Web:
     """A server that receives each result at a URL of its own."""
 
-    permanent = PERMANENT
+    denied = DENIED
 
     def __init__(self, origin: str, ca_file: str | None) -> None:
         from heat_config_agent import web  # noqa: PLC0415  # 50 ms, and only if there is a result to send
@@ -163,14 +183,13 @@ class _Web:
 class _OpenStack:
     """Heat's API or Zaqar. The last users stay logged in, and share the connections."""
 
-    permanent = PERMANENT_AS_USER
+    denied = DENIED_AS_USER
 
     def __init__(self, ca_file: str | None) -> None:
         import uuid  # noqa: PLC0415  # 2 ms, and the next 30 ms; only if there is a result to send
 
-        from heat_config_agent.web import keystone, login_process  # noqa: PLC0415
+        from heat_config_agent.web import keystone  # noqa: PLC0415
 
-        login_process.LOGINS.prepare()
         self._keystone = keystone
         self._connections = keystone.Connections(ca_file, _allow)
         self._users: dict[Credentials, keystone.Cloud] = {}

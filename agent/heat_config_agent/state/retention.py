@@ -54,66 +54,74 @@ class Removal:
     reason: str
 
 
+class _Removals:
+    """Removals that are due, and the disk space that all deployments take without what they remove."""
+
+    def __init__(self, weights: Mapping[str, Weight]) -> None:
+        self.by_key: dict[str, Removal] = {}
+        self._weights = weights
+        self.size = sum(weight.output + weight.other for weight in weights.values())
+        self.files = sum(weight.output_files + weight.other_files for weight in weights.values())
+
+    def add(self, entry: Entry, part: Part, reason: str) -> None:
+        """Add the removal of the output or of all of a deployment, unless there is no more to be removed by it."""
+        before, weight = self.by_key.get(entry.key), self._weights[entry.key]
+        if part is Part.OUTPUT and (before or not weight.output_files):
+            return
+        if before and before.part is Part.DEPLOYMENT:
+            return
+        if not before:
+            self.size -= weight.output
+            self.files -= weight.output_files
+        if part is Part.DEPLOYMENT:
+            self.size -= weight.other
+            self.files -= weight.other_files
+        self.by_key[entry.key] = Removal(part=part, entry=entry, reason=reason)
+
+    def excess(self, limits: Limits) -> str:
+        """Return why more has to be removed; empty if all deployments together are within the limits."""
+        if self.size > limits.size:
+            return f"all deployments together take more than {bytes_of(limits.size)}"
+        if self.files > limits.files:
+            return f"all deployments together have more than {limits.files} files"
+        return ""
+
+
 def due(
     entries: Mapping[str, Entry], weights: Mapping[str, Weight], limits: Limits, now: float, *, full: bool = False
 ) -> list[Removal]:
     """Return what is due for removal, oldest first. `now` is by `state.clock`; `full` is True if the disk is full."""
-    removals: dict[str, Removal] = {}
-    weight = {key: weights.get(key, Weight()) for key in entries}
+    removals = _Removals({key: weights.get(key, Weight()) for key in entries})
     settled = [entry for entry in _by_age(entries.values()) if entry.removed is not Removed.ALL and entry.over]
     departed = [entry for entry in settled if entry.left_at is not None and not cleanup.is_pending(entry, entries)]
-    size = sum(entry_weight.output + entry_weight.other for entry_weight in weight.values())
-    number = sum(entry_weight.output_files + entry_weight.other_files for entry_weight in weight.values())
-
-    def remove(entry: Entry, part: Part, reason: str) -> None:
-        nonlocal size, number
-        own = weight[entry.key]
-        size -= own.output
-        number -= own.output_files
-        if part is Part.DEPLOYMENT:
-            size -= own.other
-            number -= own.other_files
-        removals[entry.key] = Removal(part=part, entry=entry, reason=reason)
-
-    departed_keys = {entry.key for entry in departed}
+    keys = {entry.key for entry in departed}
+    present = [entry for entry in settled if entry.key not in keys]
+    # 1. Deployments that are too old: all of those that have left, and the output of the others.
     for entry in settled:
-        if now - _since(entry) >= limits.age and (entry.key in departed_keys or weight[entry.key].output_files):
-            remove(
-                entry,
-                Part.DEPLOYMENT if entry.key in departed_keys else Part.OUTPUT,
-                f"it is older than {days(limits.age)}",
-            )
-    rest = [entry for entry in departed if entry.key not in removals]
+        if now - _since(entry) >= limits.age:
+            part = Part.DEPLOYMENT if entry.key in keys else Part.OUTPUT
+            removals.add(entry, part, f"it is older than {days(limits.age)}")
+    # 2. The oldest of those that have left, if there are too many.
+    rest = [entry for entry in departed if entry.key not in removals.by_key]
     for entry in rest[: max(len(rest) - limits.count, 0)]:
-        remove(entry, Part.DEPLOYMENT, f"{limits.count} newer ones have left the metadata")
-    if full:
-        for entry in [entry for entry in departed if entry.key not in removals and weight[entry.key].output_files]:
-            remove(entry, Part.OUTPUT, FULL)
-    for entry in [*departed, *(entry for entry in settled if entry.key not in departed_keys)]:
-        reason = (
-            f"all deployments together take more than {bytes_of(limits.size)}"
-            if size > limits.size
-            else f"all deployments together have more than {limits.files} files"
-            if number > limits.files
-            else ""
-        )
-        whole = entry.key in departed_keys
-        removal = removals.get(entry.key)
-        if (
-            reason
-            and (not removal or (whole and removal.part is Part.OUTPUT))
-            and (whole or weight[entry.key].output_files)
-        ):
-            if removal:  # its output has been counted
-                weight[entry.key] = Weight(other=weight[entry.key].other, other_files=weight[entry.key].other_files)
-            remove(entry, Part.DEPLOYMENT if whole else Part.OUTPUT, reason)
+        removals.add(entry, Part.DEPLOYMENT, f"{limits.count} newer ones have left the metadata")
+    # 3. On a full disk, the output of all that have left.
+    for entry in departed if full else ():
+        removals.add(entry, Part.OUTPUT, FULL)
+    # 4. The oldest, as long as all together take too much: first those that have left, then the output of the others.
+    for group, part in ((departed, Part.DEPLOYMENT), (present, Part.OUTPUT)):
+        for entry in group:
+            if reason := removals.excess(limits):
+                removals.add(entry, part, reason)
+    # 5. The secrets of deployments of which not everything is removed.
     secrets = [
         Removal(part=Part.SECRETS, entry=entry, reason=f"its result was delivered, or given up, {ago(now, entry)}")
         for entry in settled
         if entry.are_secrets_due(limits.secrets, now)
-        and (entry.key not in removals or removals[entry.key].part is Part.OUTPUT)
+        and (entry.key not in removals.by_key or removals.by_key[entry.key].part is Part.OUTPUT)
     ]
-    return [*secrets, *removals.values(), *_forgotten(entries.values())]
+    # 6. Deployments that are known only to have run, if there are too many.
+    return [*secrets, *removals.by_key.values(), *_forgotten(entries.values())]
 
 
 def _forgotten(entries: Iterable[Entry]) -> list[Removal]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import math
 import ssl
 import time
 from collections.abc import Iterator
@@ -54,13 +55,13 @@ def no_connection(seconds: float) -> str:
 
 
 def no_answer(seconds: float) -> str:
-    """Return the words for a server that did not begin to answer in time."""
-    return f"no answer within {seconds:g} s"
+    """Return the words for a server that did not begin to answer in time; without a limit the deadline has passed."""
+    return f"no answer within {seconds:g} s" if seconds < math.inf else LATE
 
 
 def broke_off(seconds: float) -> str:
     """Return the words for a server that fell silent in the middle of its answer."""
-    return f"it broke off its answer: nothing more within {seconds:g} s"
+    return f"it broke off its answer: nothing more within {seconds:g} s" if seconds < math.inf else LATE
 
 
 def cause(error: BaseException, timeout_text: str = "no answer in time") -> str:

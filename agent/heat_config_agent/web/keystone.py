@@ -1,7 +1,7 @@
 """Requests to OpenStack's services as one user, with a token that is renewed before it expires.
 
-A process of its own logs in and reads the catalog (`login_process`); the requests themselves go over `web.Connection`
-(`docs/decisions/0011-keystone.md`). Importing this loads HTTP, so it is imported only where a cloud is used.
+A login is one request over the same connections as all others, and `login` reads its answer
+(`docs/decisions/0013-login.md`). Importing this loads HTTP, so it is imported only where a cloud is used.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from urllib.parse import quote, urlsplit
 from heat_config_agent import web
 from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import UnreachableError
-from heat_config_agent.web import answers, causes
-from heat_config_agent.web.login_messages import Access, Request
-from heat_config_agent.web.login_process import LOGINS
-from heat_config_hooks.values import replace
+from heat_config_agent.web import answers, causes, login
 
 SECONDS = 60.0
 """The timeout of a request, including the logins before it."""
@@ -26,8 +23,11 @@ SECONDS = 60.0
 MARGIN = 120.0
 """The longest time in seconds by which a token is renewed before it expires, so that it outlives its request."""
 
-SERVICES = ("key-manager", "messaging", "messaging-websocket", "orchestration")
-"""The types of the services that the agent uses. Each login looks all of them up in the catalog."""
+KEPT_SECONDS = 10.0
+"""Seconds after a login within which another one uses the same connection: results of many users follow one another.
+
+An older connection may be dead without a sign: firewalls forget connections on which nothing happens for an hour.
+"""
 
 
 class Cloud:
@@ -38,9 +38,9 @@ class Cloud:
     ) -> None:
         """Prepare requests as that user, over `session` or over connections that trust `ca_file`."""
         self.project_id = credentials.project_id
-        self._credentials = replace(credentials, auth_url=_versionless(credentials.auth_url) + "/v3")
+        self._credentials = credentials
         self._connections = session or Connections(ca_file)
-        self._access: Access | None = None
+        self._access: login.Access | None = None
         """The token and the URLs of the last login; None if a login is needed."""
         self._until = 0.0
         """The moment at which the token has to be renewed (monotonic seconds)."""
@@ -69,7 +69,7 @@ class Cloud:
             own_headers["Content-Type"] = "application/json"
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         with answers.within(seconds):
-            access, renewed = self._enter(service)
+            access, renewed = self._enter()
             while True:
                 url = _joined(self._endpoint(access, service), path)
                 try:
@@ -85,7 +85,7 @@ class Cloud:
                     raise
                 if answer.status != 401 or renewed:
                     return answer
-                access, renewed = self._enter(service, renew=True)
+                access, renewed = self._enter(renew=True)
 
     def token(self, *, seconds: float = SECONDS) -> str:
         """Return a token that stays valid for a while. Raises DeniedError, UnreachableError."""
@@ -95,47 +95,29 @@ class Cloud:
     def endpoint(self, service: str, *, seconds: float = SECONDS) -> str:
         """Return the public URL of a service, without a slash at its end. Raises DeniedError, UnreachableError."""
         with answers.within(seconds):
-            return self._endpoint(self._enter(service)[0], service)
+            return self._endpoint(self._enter()[0], service)
 
-    def _enter(self, *services: str, renew: bool = False) -> tuple[Access, bool]:
+    def _enter(self, *, renew: bool = False) -> tuple[login.Access, bool]:
         """Return what Keystone grants, and True if that is new: log in, unless there is a token for a while yet."""
         access = self._access
-        if access is not None and access.covers(services) and not renew and time.monotonic() < self._until:
+        if access is not None and not renew and time.monotonic() < self._until:
             return access, False
         self._access = None
-        wanted = tuple(dict.fromkeys((*SERVICES, *services)))
-        access = self._access = self._connections.log_in(self._credentials, wanted)
+        access = self._access = self._connections.log_in(self._credentials)
         self._until = time.monotonic() + access.seconds - min(MARGIN, access.seconds / 4)
         return access, True
 
-    def _endpoint(self, access: Access, service: str) -> str:
-        if service in access.missing:
+    def _endpoint(self, access: login.Access, service: str) -> str:
+        try:
+            return access.endpoint(service)
+        except UnreachableError:
             self._access = None  # the next catalog may have the service
-            raise UnreachableError(access.missing[service])
-        return access.endpoints[service]
+            raise
 
 
 def resource_path(stack: str, resource: str) -> str:
     """Return the path of a stack's resource in Heat's API. `stack` is its NAME/ID."""
     return f"/stacks/{quote(stack)}/resources/{quote(resource, safe='')}"
-
-
-def _versionless(auth_url: str) -> str:
-    """Return Keystone's URL without a version: the agent always uses version 3."""
-    base = auth_url.rstrip("/")
-    for version in ("/v3", "/v2.0"):
-        base = base.removesuffix(version)
-    return base.rstrip("/")
-
-
-def is_usable(url: object) -> bool:
-    """Return True if a URL can be that of a service, or of Zaqar's websocket."""
-    try:
-        parts = urlsplit(str(url))
-        known = parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
-        return known and str(url).isprintable() and " " not in parts.netloc
-    except ValueError:
-        return False
 
 
 def _joined(endpoint: str, path: str) -> str:
@@ -155,38 +137,40 @@ class Connections:
         self._allow = allow
         self._ca_file = ca_file
         self._servers: dict[str, web.Connection] = {}
+        self._kept_until = 0.0
+        """The moment after which the next login needs a new connection (monotonic seconds)."""
 
-    def log_in(self, credentials: Credentials, services: tuple[str, ...]) -> Access:
-        """Return what Keystone grants a user, with the URLs of services. Raises DeniedError and UnreachableError."""
-        if not is_usable(credentials.auth_url):
+    def log_in(self, credentials: Credentials) -> login.Access:
+        """Return what Keystone grants a user. Raises DeniedError and UnreachableError."""
+        url = login.address(credentials.auth_url)
+        if not login.is_usable(url):
             raise UnreachableError("Keystone's URL cannot be understood")
-        self._allow(f"{credentials.auth_url}/auth/tokens")
-        host = _host(credentials.auth_url)
-        with causes.named(host):
-            until = time.monotonic() + answers.left()
-        request = Request(credentials=credentials, services=services, ca_file=self._ca_file, until=until)
+        self._allow(url)
+        if time.monotonic() > self._kept_until:
+            self._servers.pop(_origin(url), None)
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
         try:
-            return LOGINS.log_in(request)
-        except TimeoutError:
-            raise UnreachableError(f"Keystone at {host}: {causes.LATE}") from None
+            answer = self._ask("POST", url, login.request(credentials), headers, login.LARGEST)
         except UnreachableError as error:
-            if not error.brief.startswith(f"{host}: "):
-                raise
-            raise type(error)(f"Keystone at {error.brief}", hint=error.hint) from None
+            raise UnreachableError(f"Keystone at {error}") from error
+        self._kept_until = time.monotonic() + KEPT_SECONDS
+        return login.access(answer, credentials.region_name)
 
     def ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
         """Send one request, and return the answer. Redirects are not followed. Raises UnreachableError."""
-        parts = urlsplit(url)
-        host = _host(url)
-        origin = f"{parts.scheme}://{host}"
         self._allow(url)
-        with causes.named(host):
+        return self._ask(verb, url, body, headers, largest)
+
+    def _ask(self, verb: str, url: str, body: bytes, headers: Mapping[str, str], largest: int) -> web.Answer:
+        origin = _origin(url)
+        with causes.named(origin.partition("://")[2]):
             if origin not in self._servers:
                 # A server may be silent for any time within the deadline.
                 self._servers[origin] = web.Connection(origin, self._ca_file, seconds=math.inf)
             return self._servers[origin].ask(verb, url, body, headers, largest)
 
 
-def _host(url: str) -> str:
-    """Return the host and port in a URL, without a user."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+def _origin(url: str) -> str:
+    """Return the scheme, host and port of a URL, without a user."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

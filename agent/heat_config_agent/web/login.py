@@ -1,27 +1,20 @@
-"""A login to Keystone by keystoneauth1, over a session of requests with limits of time and size.
+"""A login to Keystone: the request for a token, and the services in the answer. Nothing here sends anything.
 
-Only the program that logs in loads this: it takes 100 ms and 11 MiB (`docs/decisions/0011-keystone.md`).
+https://docs.openstack.org/api-ref/identity/v3/#password-authentication-with-scoped-authorization
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
-import time
-from collections.abc import Iterator
-from typing import Any
+import json
+import re
+from collections.abc import Mapping
+from datetime import datetime
 from urllib.parse import urlsplit
 
-import requests
-from keystoneauth1 import exceptions
-from keystoneauth1.identity import v3
-from keystoneauth1.session import Session
-
-from heat_config_agent import __version__, web
+from heat_config_agent import web
+from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import DeniedError, UnreachableError
-from heat_config_agent.web import answers, causes, proxied
-from heat_config_agent.web.keystone import is_usable
-from heat_config_agent.web.login_messages import Access, Request
+from heat_config_hooks.values import dataclass, field
 
 LARGEST = 8 * 1024 * 1024
 """The largest answer of Keystone in bytes: a token with a catalog."""
@@ -29,118 +22,103 @@ LARGEST = 8 * 1024 * 1024
 DENIALS = frozenset({401, 403, 404})
 """The statuses with which Keystone denies access, or a server that is not Keystone answers."""
 
+SERVICES = {
+    "key-manager": ("key-manager",),
+    "messaging": ("messaging", "message"),
+    "messaging-websocket": ("messaging-websocket",),
+    "orchestration": ("orchestration",),
+}
+"""The services that the agent uses, and the types that a catalog may have for each; the first one counts before."""
 
-class Keystone:
-    """Keystone, over kept-alive connections that all logins share."""
-
-    def __init__(self, ca_file: str | None) -> None:
-        """Trust the certificates in `ca_file`; None for the default ones."""
-        # Only newer versions of the library have types: hence Any.
-        self._session: Any = Session(
-            session=_Session(ca_file), redirect=False, user_agent=f"heat-config-agent/{__version__}"
-        )
-
-    def log_in(self, request: Request) -> Access:
-        """Log in, and look the services up. Raises DeniedError if Keystone denies access, and UnreachableError."""
-        credentials = request.credentials
-        login: Any = v3.Password(
-            auth_url=credentials.auth_url,
-            user_id=credentials.user_id,
-            password=credentials.password,
-            project_id=credentials.project_id,
-        )
-        with answers.within(request.until - time.monotonic()), _explained(), _understood():
-            access = login.get_access(self._session)
-            # The library compares the time of expiry with the machine's clock, which may be wrong.
-            seconds = (access.expires - access.issued).total_seconds()
-            token = str(access.auth_token)
-        endpoints: dict[str, str] = {}
-        missing: dict[str, str] = {}
-        for service in request.services:
-            try:
-                with _explained():
-                    endpoints[service] = _endpoint(access, service, credentials.region_name)
-            except UnreachableError as error:
-                missing[service] = str(error)
-        return Access(token=token, seconds=seconds, endpoints=endpoints, missing=missing)
+_UNCLEAR = "Keystone's answer cannot be understood"
 
 
-def _endpoint(access: Any, service: str, region: str) -> str:
-    """Return the public URL of a service, without a slash at its end. Raises UnreachableError."""
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """The token that Keystone grants a user, and the URLs of the services."""
+
+    token: str = field(repr=False)
+    seconds: float
+    """The time from the issue of the token to its expiry."""
+    region: str
+    """The region of the services; empty for any."""
+    urls: Mapping[str, str]
+    """The public URL in the catalog of each service that the region has, usable or not."""
+
+    def endpoint(self, service: str) -> str:
+        """Return the URL of a service, without a slash at its end. Raises UnreachableError."""
+        if service not in self.urls:
+            where = f" in the region {self.region}" if self.region else ""
+            raise UnreachableError(f"Keystone's catalog has no service of the type {service}{where}")
+        if not is_usable(self.urls[service]):
+            raise UnreachableError(f"Keystone's catalog has no usable URL of the service of the type {service}")
+        return self.urls[service].rstrip("/")
+
+
+def address(auth_url: str) -> str:
+    """Return the URL for logins to the Keystone at a URL, which may name a version: the agent always uses version 3."""
+    base = auth_url.rstrip("/")
+    for version in ("/v3", "/v2.0"):
+        base = base.removesuffix(version)
+    return base.rstrip("/") + "/v3/auth/tokens"
+
+
+def request(credentials: Credentials) -> bytes:
+    """Return the request for a token of a user in a project."""
+    user = {"id": credentials.user_id, "password": credentials.password}
+    identity = {"methods": ["password"], "password": {"user": user}}
+    return json.dumps({"auth": {"identity": identity, "scope": {"project": {"id": credentials.project_id}}}}).encode()
+
+
+def access(answer: web.Answer, region: str) -> Access:
+    """Return what Keystone's answer grants. Raises DeniedError if it denies access, and UnreachableError."""
+    if not 200 <= answer.status < 300:
+        kind = DeniedError if answer.status in DENIALS else UnreachableError
+        raise kind(f"Keystone answers HTTP {answer.status} {answer.reason}".rstrip())
+    if answer.is_page:
+        raise UnreachableError("Keystone answers with a web page: something else is in its place")
     try:
-        with _understood():
-            url = access.service_catalog.url_for(service_type=service, interface="public", region_name=region or None)
-    except exceptions.CatalogException as error:
-        where = f" in the region {region}" if region else ""
-        raise UnreachableError(f"Keystone's catalog has no service of the type {service}{where}") from error
-    if not is_usable(url):
-        raise UnreachableError(f"Keystone's catalog has no usable URL of the service of the type {service}")
-    return str(url).rstrip("/")
+        said = json.loads(answer.body)["token"]
+        # The machine's clock has no say, because that of a new instance may be wrong.
+        seconds = (_moment(said["expires_at"]) - _moment(said["issued_at"])).total_seconds()
+        token = answer.headers["X-Subject-Token"]
+        urls = _urls(said.get("catalog"), region)
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError):
+        raise UnreachableError(_UNCLEAR) from None
+    if not re.fullmatch("[!-~]+", token):
+        raise UnreachableError(_UNCLEAR)
+    return Access(token=token, seconds=seconds, region=region, urls=urls)
 
 
-@contextlib.contextmanager
-def _explained() -> Iterator[None]:
-    """Turn the errors of keystoneauth1 into the agent's."""
+def _moment(text: str) -> datetime:
+    """Return a time as Keystone writes it, with or without fractions of a second."""
+    return datetime.fromisoformat(re.sub(r"\.\d+", "", text).replace("Z", "+00:00"))
+
+
+def _urls(catalog: object, region: str) -> dict[str, str]:
+    """Return the public URL of each service that a catalog has in a region. Malformed entries do not count."""
+    of_type: dict[str, str] = {}
+    for service in _objects(catalog):
+        for endpoint in _objects(service.get("endpoints")):
+            where = endpoint.get("region_id") or endpoint.get("region")
+            url = endpoint.get("url")
+            if endpoint.get("interface") == "public" and isinstance(url, str) and url and region in ("", where):
+                of_type.setdefault(str(service.get("type")), url)
+    return {
+        service: of_type[kind] for service, kinds in SERVICES.items() for kind in reversed(kinds) if kind in of_type
+    }
+
+
+def _objects(values: object) -> list[Mapping[str, object]]:
+    """Return the objects in a list; none if the value is not a list."""
+    return [value for value in values if isinstance(value, Mapping)] if isinstance(values, list) else []
+
+
+def is_usable(url: object) -> bool:
+    """Return True if a URL can be that of a service, or of Zaqar's websocket."""
     try:
-        yield
-    except exceptions.HttpError as error:
-        status = int(error.http_status)
-        kind = DeniedError if status in DENIALS else UnreachableError
-        raise kind(f"Keystone answers HTTP {status} {web.phrase(status)}".rstrip()) from error
-    except exceptions.InvalidResponse as error:
-        raise UnreachableError("Keystone's answer cannot be understood") from error
-    except exceptions.ClientException as error:  # before anything was sent: `_Adapter` handles all later errors
-        raise UnreachableError(causes.cause(error.__context__ or error)) from error
-
-
-@contextlib.contextmanager
-def _understood() -> Iterator[None]:
-    """Turn the errors of reading Keystone's answer into UnreachableError: keystoneauth1 does not check the answer."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError) as error:
-        raise UnreachableError("Keystone's answer cannot be understood") from error
-
-
-class _Session(requests.Session):
-    """The requests session with which keystoneauth1 logs in, with limits of time and size.
-
-    The proxies and certificates of the environment are read once for each server. No `.netrc` is read.
-    """
-
-    def __init__(self, ca_file: str | None) -> None:
-        super().__init__()
-        agent = f"heat-config-agent/{__version__}"
-        self.headers.update({"Accept-Encoding": "identity", "User-Agent": agent})
-        self.trust_env = False
-        self._verify = web.certificates(ca_file) or True
-        self._proxies: dict[str, dict[str, str]] = {}
-        for scheme in ("http://", "https://"):
-            self.mount(scheme, _Adapter())
-
-    def get_redirect_target(self, resp: Any) -> None:
-        """Return no redirect: requests would parse its URL even if it is not followed."""
-
-    def merge_environment_settings(self, url: Any, *_: Any) -> Any:
-        """Return the proxies and certificates for a URL."""
         parts = urlsplit(str(url))
-        origin = f"{parts.scheme}://{parts.netloc}"
-        if origin not in self._proxies:
-            proxy = web.proxy(origin)
-            self._proxies[origin] = {parts.scheme: proxy} if proxy else {}
-        return {"proxies": self._proxies[origin], "stream": True, "verify": self._verify, "cert": None}
-
-
-class _Adapter(proxied.Adapter):
-    """Sends a request and reads its whole answer, within limits."""
-
-    def send(self, request: requests.PreparedRequest, *args: Any, **options: Any) -> requests.Response:
-        with causes.named(urlsplit(request.url or "").netloc.rpartition("@")[2]):
-            seconds = answers.left()
-            limits = (min(web.CONNECT_SECONDS, seconds), seconds)
-            with proxied.explained(limits):
-                response = super().send(request, *args, **{**options, "stream": True, "timeout": limits})
-            with contextlib.closing(response):
-                body = answers.read(proxied.arriving(response, limits), LARGEST)
-        response.raw = io.BytesIO(body)
-        return response
+        known = parts.scheme in ("http", "https", "ws", "wss") and bool(parts.hostname) and parts.port != 0
+        return known and str(url).isprintable() and " " not in parts.netloc
+    except ValueError:
+        return False

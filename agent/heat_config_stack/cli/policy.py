@@ -10,7 +10,7 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
 from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Known
-from heat_config_agent.engine import refusals
+from heat_config_agent.engine.survey import refusals
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode
@@ -98,7 +98,7 @@ def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, s
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left
     kept = [each for each in present.values() if each is not None and entries[each.key].document]
-    found = refusals.of((*kept, *cleanups), known, policy, _held(settings) if policy.signers is not None else {})
+    found = refusals((*kept, *cleanups), known, policy, _held(settings) if policy.signers is not None else {})
     refused = [(each.name, each.action or "-", each.sentence) for each in found]
     return [*refused, *_of_stacks(settings, policy)], len(present) - len(kept)
 

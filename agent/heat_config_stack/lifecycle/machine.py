@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import plan
-from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine.report import Relay, Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
 from heat_config_agent.model.entry import Entry, State
@@ -98,17 +97,6 @@ class RebootError(AgentError):
     exit_code = ExitCode.REBOOT
 
 
-class _Heard(Relay):
-    """Forwards to another report, and remembers why something could not begin."""
-
-    obstacle = ""
-    """The reason why the last deployment could not begin."""
-
-    def postponed(self, step: Step, why: str) -> None:
-        self.obstacle = why
-        super().postponed(step, why)
-
-
 class ThisMachine:
     """The servers of a stack."""
 
@@ -117,8 +105,7 @@ class ThisMachine:
         self._held = contextlib.ExitStack()
         self._held.enter_context(lock.held(folder))
         self._folder = folder
-        self._heard = _Heard(report)
-        self._settings, self._report = settings, self._heard
+        self._settings, self._report = settings, report
         self._parallel = max(int(settings.number("parallel")), 1)
         self._inbox = Inbox(self._take, lambda: self._world is None or not self._world.store.owed)
         self._environment = dict(settings.run_settings.environment)
@@ -133,7 +120,7 @@ class ThisMachine:
         place = open_state(
             settings,
             self._inbox,
-            self._heard,
+            report,
             run_settings=run_settings,
             deployed=folder / "deployed",
             patience=settings.delivery,
@@ -186,7 +173,7 @@ class ThisMachine:
         self._world = world
         if world.store.files is not None and world.store.files.is_there:
             self._environment[kept_files.VARIABLE] = str(world.store.files.folder)
-        if (self._new or self._gone) and self._applier.work.waiting < self._parallel:
+        if (self._new or self._gone) and len(self._applier.work.queue) < self._parallel:
             if not self._offer(world):
                 timeout = 0
         elif self._inbox.pending:  # else the flush before the next run secures them
@@ -230,7 +217,7 @@ class ThisMachine:
         """Raise StateError or RebootError if a pending deployment cannot be carried out now."""
         if self._applier.postponed:
             raise StateError(
-                f"{self._heard.obstacle}; the stack is in {self._folder}",
+                f"{self._applier.postponed}; the stack is in {self._folder}",
                 hint="fix that, and run the command again to continue",
             )
         if waiting := self._applier.work.reboots:

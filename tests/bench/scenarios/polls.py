@@ -32,9 +32,6 @@ and then (the agent: looking at everything once a minute, and writing how it is)
 time is that of the daemon's process, from the scheduler's counters. Who is not measured is stopped."""
 _REQUEST = """ The agent asks for what is newer, which the server answers with 304. os-collect-config asks for the date
 first, remembers none from one poll to the next, and fetches all of it."""
-_LOGIN = """ Memory is that of the daemon's process. What another process of the agent takes for a login, for some
-seconds an hour, does not count."""
-_MORE = {"request": _REQUEST, "heat": _LOGIN, "zaqar": _LOGIN}
 
 
 _MEMORY = "Most of it is Python with what speaks HTTP and TLS, which both load."
@@ -82,7 +79,7 @@ def _scenario(transport: str, size: str) -> Scenario:
         seconds=_SECONDS[size],
         needs=peers.ready,
         warm_up=False,
-        note=_NOTE + _MORE.get(transport, ""),
+        note=_NOTE + (_REQUEST if transport == "request" else ""),
     )
 
 

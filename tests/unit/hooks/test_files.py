@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_hooks import files
-from support import pace
+from support import endings, pace
 from support.observations import held_open
 
 
@@ -120,7 +120,7 @@ def test_who_waits_for_a_file_touches_neither_it_nor_what_it_became(tmp_path: Pa
             [sys.executable, "-c", _REPLACE, str(path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         waiting.start()
-        with ended:
+        with endings.ended(ended):
             assert ended.stdout is not None
             assert ended.stdout.read(1) == b"."
             _wait_until_blocked(ended.pid)

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from heat_config_hooks import processes
+from support import endings
 from support.loopback import wait_until
 
 RUN = f"test.{os.getpid()}"
@@ -28,14 +29,16 @@ def leader(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     script = "sleep 60 & setsid sleep 60 & (setsid sh -c 'echo $$ >daemon; exec sleep 60' &) & touch ready; wait"
     environment = {"PATH": os.environ["PATH"], "HEAT_RUN": RUN}
     process = subprocess.Popen(["sh", "-c", script], cwd=tmp_path, env=environment, start_new_session=True)
-    wait_until(lambda: bool((tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()))
-    wait_until(lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4)
-    yield process
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if each.environ().get("HEAT_RUN") == RUN:
-                each.kill()
-    process.wait()
+    try:
+        wait_until(lambda: bool((tmp_path / "daemon").exists() and (tmp_path / "daemon").read_text()))
+        wait_until(lambda: len(processes.tree(process.pid, ticks(process.pid), MARK)) >= 4)
+        yield process
+    finally:
+        for each in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if each.environ().get("HEAT_RUN") == RUN:
+                    each.kill()
+        endings.end(process)
 
 
 def ticks(pid: int) -> int:
@@ -75,17 +78,15 @@ def test_a_process_may_have_any_name(tmp_path: Path, name: str) -> None:
     """The kernel writes the name between brackets, without escaping."""
     program = tmp_path / name
     shutil.copy(shutil.which("sleep") or "", program)
-    with subprocess.Popen([program, "60"]) as process:
+    with endings.ended(subprocess.Popen([program, "60"])) as process:
         wait_until(lambda: Path(f"/proc/{process.pid}/comm").read_bytes() == f"{name}\n".encode())
         assert ticks(process.pid) >= ticks(os.getpid())
-        process.kill()
 
 
 def test_a_process_that_has_ended_has_no_start() -> None:
     """A process that has ended has no start time, even before its parent has read its exit code."""
-    process = subprocess.Popen(["true"])
-    wait_until(lambda: processes.ticks(process.pid) is None)
-    process.wait()
+    with endings.ended(subprocess.Popen(["true"])) as process:
+        wait_until(lambda: processes.ticks(process.pid) is None)
     assert processes.ticks(process.pid) is None
 
 
@@ -122,17 +123,20 @@ def test_a_run_is_found_without_its_leader(leader: subprocess.Popen[bytes], tmp_
 
 def test_signals_reach_what_is_there_and_pass_over_what_is_not() -> None:
     """Processes may end at any moment."""
-    first, second = subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"])
-    found = [psutil.Process(first.pid), psutil.Process(second.pid)]
-    first.kill()
-    first.wait()
-    processes.send(found, signal.SIGTERM)
-    assert second.wait() == -signal.SIGTERM
+    with (
+        endings.ended(subprocess.Popen(["sleep", "60"])) as first,
+        endings.ended(subprocess.Popen(["sleep", "60"])) as second,
+    ):
+        found = [psutil.Process(first.pid), psutil.Process(second.pid)]
+        first.kill()
+        first.wait()
+        processes.send(found, signal.SIGTERM)
+        assert second.wait() == -signal.SIGTERM
 
 
 def test_a_process_of_somebody_else_is_passed_over() -> None:
     """The other processes of the run are ended nevertheless."""
-    with subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None) as process:
+    with endings.ended(subprocess.Popen(["sleep", "60"], user=65534 if os.geteuid() == 0 else None)) as process:
         found = [psutil.Process(1), psutil.Process(process.pid)]
         if os.geteuid() == 0:
             os.setresuid(65534, 65534, 0)
@@ -142,4 +146,3 @@ def test_a_process_of_somebody_else_is_passed_over() -> None:
         finally:
             if os.getresuid()[2] == 0:
                 os.setresuid(0, 0, 0)
-            process.kill()

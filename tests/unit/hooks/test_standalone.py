@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 import heat_config_hooks
-from support import pace
+from support import endings, pace
 from support.loopback import wait_until
 from support.machine import BIN
 
@@ -38,7 +38,7 @@ def run(environment: dict[str, str]) -> Run:
         text = given if isinstance(given, str) else json.dumps(given)
         command = [str(program), *arguments]
         return subprocess.run(
-            command, input=text, env=environment, capture_output=True, text=True, check=False, timeout=60
+            command, input=text, env=environment, capture_output=True, text=True, check=False, timeout=pace.seconds(60)
         )
 
     return run
@@ -150,19 +150,21 @@ def test_an_interpreter_that_is_not_there_is_a_reply_that_says_it(run: Run) -> N
 def test_a_time_limit_ends_it(run: Run) -> None:
     """The reply has the output until then, and the reason."""
     begun = time.monotonic()
-    found = reply(run(deployment("echo begun; sleep 60", options={"timeout": 1.5}), "script"))
-    assert time.monotonic() - begun < 30
+    limit = pace.limit(1.5)
+    found = reply(run(deployment("echo begun; sleep 600", options={"timeout": limit}), "script"))
+    assert time.monotonic() - begun < pace.seconds(30)
     assert (found["deploy_status_code"], found["deploy_stdout"]) == (124, "begun\n")
-    assert "timed out after 1.5 s" in found["deploy_stderr"]
+    assert f"timed out after {limit:g} s" in found["deploy_stderr"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: Path, number: signal.Signals) -> None:
     """A signal to the hook ends the deployment, too."""
     given = json.dumps(deployment(f"echo $$ >{tmp_path}/pid; exec sleep 60"))
-    with subprocess.Popen(
+    process = subprocess.Popen(
         [HOOK, "script"], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment, text=True
-    ) as process:
+    )
+    with endings.ended(process):
         assert process.stdin is not None
         process.stdin.write(given)
         process.stdin.close()
@@ -170,7 +172,7 @@ def test_when_it_is_ended_so_is_its_tool(environment: dict[str, str], tmp_path: 
         process.send_signal(number)
         process.wait(pace.seconds(15))
     pid = int((tmp_path / "pid").read_text())
-    wait_until(lambda: not psutil.pid_exists(pid), 3)
+    wait_until(lambda: not psutil.pid_exists(pid))
 
 
 @pytest.mark.parametrize("given", ["", "hello", "[]", "7", "null", "[" * 100_000, '{"a"'], ids=lambda value: value[:8])

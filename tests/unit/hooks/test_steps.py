@@ -14,7 +14,7 @@ import pytest
 from heat_config_hooks import protocol, steps
 from heat_config_hooks.protocol import Command, Ended, Workplace
 from heat_config_hooks.reply import fit
-from support import pace
+from support import endings, pace
 from support.loopback import wait_until
 
 MODULE = """\
@@ -188,7 +188,7 @@ def test_when_it_is_to_end_things_are_put_in_order(place: Workplace) -> None:
         finally:
             steps.say("put in order")
     """
-    with start(place, command(place, body)) as process:
+    with endings.ended(start(place, command(place, body))) as process:
         path = place.run / "pid"
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
         process.send_signal(signal.SIGTERM)

@@ -11,9 +11,9 @@ from typing import Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.canvas import Canvas
 from heat_config_agent.deployments.plan import Step
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine import events
+from heat_config_agent.engine.events import Event, Report
 from heat_config_agent.masking.redaction import OPEN
-from heat_config_agent.model.entry import Entry, Run
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 from heat_config_stack.cli.stack import values
@@ -106,23 +106,21 @@ class Progress(Report):
         self.path_of: Callable[[str], str] = lambda _deployment: ""
         """Returns the path of the resource of a deployment, by its id."""
 
-    def begun(self, step: Step, run: Run) -> None:
-        if path := self._path(step):
-            self._view.began(path, run.began)
-
-    def ended(self, step: Step, entry: Entry) -> None:
-        if path := self._path(step):
-            seconds = None if entry.started is None or entry.ended is None else entry.ended - entry.started
-            self._view.ended(path, seconds, entry.reason if entry.failed else "")
-
-    def resent(self, step: Step, entry: Entry) -> None:
-        self.ended(step, entry)
+    def event(self, event: Event) -> None:
+        match event:
+            case events.Begun():
+                if path := self._path(event.step):
+                    self._view.began(path, event.run.began)
+            case events.Ended() | events.Resent():
+                if path := self._path(event.step):
+                    entry = event.entry
+                    seconds = None if entry.started is None or entry.ended is None else entry.ended - entry.started
+                    self._view.ended(path, seconds, entry.reason if entry.failed else "")
+            case events.Message(is_warning=True):
+                self._view.warn(event.text)
 
     def _path(self, step: Step) -> str:
         return self.path_of(step.deployment.source.rpartition("/")[2])
-
-    def warn(self, text: str) -> None:
-        self._view.warn(text)
 
 
 class Objects(View):

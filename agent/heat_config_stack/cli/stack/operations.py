@@ -17,7 +17,17 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_stack.cli.stack import definitions, forecast, origin, plan, sessions, signatures, timeline, values
+from heat_config_stack.cli.stack import (
+    definitions,
+    differences,
+    forecast,
+    origin,
+    plan,
+    sessions,
+    signatures,
+    timeline,
+    values,
+)
 from heat_config_stack.cli.stack.live_view import View, view_of
 from heat_config_stack.definition import Definition
 from heat_config_stack.hot import capabilities
@@ -159,6 +169,9 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
+            if fallen := differences.fallen_back(definition, root):
+                text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
+                sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
             session.update(definition, rollback=options.rollback)
 
     return carry_out(settings, options, work, definition)

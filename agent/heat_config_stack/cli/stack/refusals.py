@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from heat_config_agent.deployments.plan import Known
-from heat_config_agent.engine import refusals
+from heat_config_agent.engine.survey import entry_refusal
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
@@ -43,7 +43,7 @@ def of(definition: Definition, types: Types, settings: Settings, policy: Policy)
     known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     for each in forecast.deployments(definition, types):
         source = f"stack:{definition.identity.id}/{each.name}"
-        if sentence := refusals.of_entry(source, each.entry, known, policy):
+        if sentence := entry_refusal(source, each.entry, known, policy):
             shown = definition.conceal.text(each.conceal.text(sentence))
             yield StackRefusal(each.outer, each.name, each.action, shown)
 

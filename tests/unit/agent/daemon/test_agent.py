@@ -9,7 +9,7 @@ from heat_config_agent.daemon.agent import Agent
 from heat_config_agent.daemon.systemd import Notifier
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.metadata import Parsed
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Event, Message, Report
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.settings import effective
 from heat_config_agent.sources.poller import Answer
@@ -23,11 +23,9 @@ class Messages(Report):
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
-    def warn(self, text: str) -> None:
-        self.warnings.append(text)
-
-    def note(self, text: str) -> None:
-        self.notes.append(text)
+    def event(self, event: Event) -> None:
+        if isinstance(event, Message):
+            (self.warnings if event.is_warning else self.notes).append(event.text)
 
 
 @pytest.fixture

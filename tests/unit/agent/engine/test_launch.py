@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.engine.launch import Launcher
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine import launch
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.run_settings import RunSettings
@@ -24,7 +23,7 @@ def test_outputs_that_a_reboot_removed_count_unless_the_run_has_reported(
     fields: dict[str, Any] = {"mark": "d1.5", "boot": "another", "pid": 1, "ticks": 1, "began": 0.0, "limit": None}
     run = Run(**fields, hook="builtin:script", working=f"{tmp_path}/d1.5/working", outputs=gone, user=user)
     settings = RunSettings(state=tmp_path, root=None, environment={}, limit=None, grace=1)
-    assert Launcher(settings, Report()).end_of(deployment, run, "0 flushed", "").recorded == recorded
+    assert launch.end_of(settings, deployment, run, "0 flushed", "").recorded == recorded
 
 
 @pytest.mark.parametrize(

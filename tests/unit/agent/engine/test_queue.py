@@ -4,8 +4,7 @@ from typing import cast
 
 from heat_config_agent.deployments import cleanup, metadata
 from heat_config_agent.deployments.plan import Step, Verb
-from heat_config_agent.engine.launch import Active
-from heat_config_agent.engine.queue import DELETE_PATIENCE, Queue
+from heat_config_agent.engine.queue import DELETE_PATIENCE, Active, Queue
 from heat_config_agent.model.deployment import CLEANUP_KEY, Document
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs.supervisor import Running

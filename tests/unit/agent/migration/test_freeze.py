@@ -14,6 +14,7 @@ import pytest
 
 from heat_config_agent.migration import Unit, freeze, survey
 from heat_config_agent.model.errors import AgentError
+from support import endings
 from support.loopback import wait_until
 
 TEXT = """\
@@ -30,14 +31,9 @@ def collector(tmp_path: Path) -> Iterator[Unit]:
     """An os-collect-config that begins something as soon as there is a file `change`, and waits for it."""
     program = tmp_path / "os-collect-config"
     program.write_text(TEXT)
-    process = subprocess.Popen([sys.executable, program, tmp_path / "change"])
-    wait_until(lambda: bool(survey.collectors(unit_of(process.pid))))
-    yield unit_of(process.pid)
-    with contextlib.suppress(psutil.NoSuchProcess):
-        for each in psutil.Process(process.pid).children():
-            each.kill()
-    process.kill()
-    process.wait()
+    with endings.ended(subprocess.Popen([sys.executable, program, tmp_path / "change"])) as process:
+        wait_until(lambda: bool(survey.collectors(unit_of(process.pid))))
+        yield unit_of(process.pid)
 
 
 def unit_of(process: int) -> Unit:

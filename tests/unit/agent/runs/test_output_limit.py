@@ -8,10 +8,11 @@ from unittest import mock
 
 import pytest
 
-from heat_config_agent.engine.report import Report
+from heat_config_agent.engine.events import Report
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_hooks import processes
+from support import endings
 
 LIMIT = 8 * 1024 * 1024
 
@@ -119,17 +120,17 @@ def test_output_is_limited_as_long_as_a_process_writes_it(tmp_path: Path, clock:
     watched.append(bounding.watches)
     with (folder / "stderr").open("ab") as stream:
         left = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=stream)
-    bounding.watch(folder)
-    watched.append(bounding.watches)
-    os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
-    os.close(descriptor)
-    clock.now += bounding.due
+    with endings.ended(left):
+        bounding.watch(folder)
+        watched.append(bounding.watches)
+        os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
+        os.close(descriptor)
+        clock.now += bounding.due
 
-    bounding.look([], LIMIT)
+        bounding.look([], LIMIT)
 
-    assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
-    watched.append(bounding.watches)
-    left.communicate()
+        assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
+        watched.append(bounding.watches)
     bounding.look([], LIMIT)
     watched.append(bounding.watches)
     assert watched == [False, True, True, False]

@@ -24,6 +24,7 @@ from heat_config_agent.runs.supervisor import Running
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
 from heat_config_hooks.values import replace
+from support import endings
 from support.loopback import wait_until
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": "/nowhere"}
@@ -134,9 +135,7 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
     """Return a place for runs; whatever is left of them ends with the test."""
     found = Runs(tmp_path)
     yield found
-    for each in found.living():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            each.kill()
+    endings.kill(*found.living())
 
 
 @pytest.mark.parametrize(

@@ -104,37 +104,77 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servers, "ROUNDING_SECONDS", 0.0)
 
 
+AN_HOUR_AGO = -delivery.DENIED_SECONDS
+
+
 @pytest.mark.fault(
     1,
-    "Swift answers 401 or 403 to a valid temporary URL, because it cannot read its account",
-    "the result is sent again a few times, and is refused for good only after that",
+    "401 or 403 for a result, for a moment or for more than an hour",
+    "it is sent again with growing pauses for an hour, and is refused for good only after that",
 )
 @pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("target_of", [target, temporary])
 @pytest.mark.parametrize("status", [401, 403])
-def test_refusal_of_a_temporary_url_is_final_after_some_tries(heat: SignalServer, settle: Settle, status: int) -> None:
-    """A refusal that passes is not shown; one that lasts is final."""
-    heat.answers.extend([Answer(status), Answer(status), Answer(503)])
+def test_denial_is_final_after_an_hour(
+    heat: SignalServer, settle: Settle, status: int, target_of: Callable[[SignalServer], Target]
+) -> None:
+    """A denial that passes is not shown as final; that of an old result is final after some tries."""
+    heat.answers.extend([*[Answer(status)] * delivery.DENIALS, Answer(503)])
     waiting = Delivery(Outbox(), patience=None)
-    waiting.send("a", temporary(heat), RESULT)
-    assert settle(waiting) == [Fate.RETRY, Fate.RETRY, Fate.RETRY, Fate.SENT]
+    waiting.send("a", target_of(heat), RESULT)
+    assert settle(waiting) == [*[Fate.RETRY] * (delivery.DENIALS + 1), Fate.SENT]
     heat.always = Answer(status)
-    waiting.send("b", temporary(heat), RESULT)
-    assert settle(waiting) == [*[Fate.RETRY] * (delivery.REFUSALS - 1), Fate.REFUSED]
+    waiting.send("b", target_of(heat), RESULT, ended=time.time() + AN_HOUR_AGO)
+    assert settle(waiting) == [*[Fate.RETRY] * (delivery.DENIALS - 1), Fate.REFUSED]
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("ended", [-1e9, 1e9])
+def test_denial_is_final_by_a_clock_that_was_wrong(
+    heat: SignalServer, settle: Settle, monkeypatch: pytest.MonkeyPatch, ended: float
+) -> None:
+    """A run that ended long ago, or will end one day, makes no result be given up at once, or be sent for ever."""
+    monkeypatch.setattr(delivery, "DENIED_SECONDS", 0.5)
+    heat.always = Answer(401)
+    waiting = Delivery(Outbox(), patience=None)
+    waiting.send("a", target(heat), RESULT, ended=time.time() + ended)
+    fates = settle(waiting)
+    assert len(fates) >= delivery.DENIALS
+    assert (set(fates[:-1]), fates[-1]) == ({Fate.RETRY}, Fate.REFUSED)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("ended", "earlier", "fate"),
+    [
+        (0.0, 100, Fate.RETRY),
+        (AN_HOUR_AGO, 0, Fate.RETRY),
+        (AN_HOUR_AGO, delivery.DENIALS - 1, Fate.REFUSED),
+    ],
+)
+def test_denial_is_left_to_the_next_agent_without_patience(
+    heat: SignalServer, settle: Settle, ended: float, earlier: int, fate: Fate
+) -> None:
+    """The agent of one pass does not wait for a denial to pass, and gives up an old result that was tried before."""
+    heat.always = Answer(403)
+    waiting = Delivery(Outbox(), patience=0)
+    waiting.send("a", temporary(heat), RESULT, ended=time.time() + ended, earlier=earlier)
+    assert settle(waiting) == [fate]
 
 
 @pytest.mark.usefixtures("quick")
 def test_refusal_is_final_at_once_if_no_other_try_changes_it(heat: SignalServer, settle: Settle) -> None:
-    """Another address or answer is not doubted, and without patience there is no other try."""
-    for status, target_of, patience in ((401, target, None), (404, temporary, None), (401, temporary, 0)):
-        heat.always = Answer(status)
+    """A result whose receiver is gone is not sent again."""
+    heat.always = Answer(404)
+    for patience in (None, 0):
         waiting = Delivery(Outbox(), patience=patience)
-        waiting.send("a", target_of(heat), RESULT)
+        waiting.send("a", temporary(heat), RESULT)
         assert settle(waiting) == [Fate.REFUSED]
 
 
-def test_tries_after_a_refusal_go_on_for_most_of_a_minute() -> None:
-    """The shortest and the longest sum of the delays between the tries."""
-    longest = sum(backoff.BACK_OFF_FIRST * 2.0**tries for tries in range(delivery.REFUSALS - 1))
+def test_tries_after_a_denial_go_on_for_most_of_a_minute() -> None:
+    """The shortest and the longest sum of the delays between the tries of an old result."""
+    longest = sum(backoff.BACK_OFF_FIRST * 2.0**tries for tries in range(delivery.DENIALS - 1))
     assert 30 <= longest / 2 <= longest <= 64
 
 
@@ -148,7 +188,7 @@ def test_a_server_that_is_silent_is_not_waited_for_longer_than_a_try_takes(
     waiting.send("a", target(heat), RESULT)
     begun = time.monotonic()
     assert settle(waiting) == []
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < pace.seconds(10)
 
 
 def test_dropped_result_is_not_reported(heat: SignalServer, settle: Settle) -> None:

@@ -75,10 +75,11 @@ def test_zaqar_is_told_as_its_api_wants_it(openstack: cloud.Cloud, send: Send) -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("status", [403, 404, 410, 413, 422])
 def test_final_refusal_of_a_service_is_final(openstack: cloud.Cloud, send: Send, kind: str, status: int) -> None:
-    """The stack may be gone."""
+    """The stack may be gone. Access that is denied may be granted again."""
     openstack.service.always = Answer(status)
     (outcome,) = send(target(openstack, kind)).values()
     assert (outcome.fate, outcome.trouble.split()[:2]) == (Fate.REFUSED, ["HTTP", str(status)])
+    assert outcome.is_denial == (status == 403)
 
 
 @pytest.mark.parametrize("kind", KINDS)

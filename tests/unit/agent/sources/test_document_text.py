@@ -11,6 +11,7 @@ import pytest
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources import document_text
 from heat_config_agent.sources.file import File, ShellConfig
+from support import pace
 
 
 def load(text: str, name: str = "x") -> object:
@@ -145,7 +146,9 @@ def test_text_that_is_nested_too_deeply_is_refused(text: str) -> None:
         "from heat_config_agent.sources import document_text\nfrom heat_config_agent.model.errors import UsageError\n"
         f"try:\n    document_text.load({text}, 'x')\nexcept UsageError:\n    print('refused')\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=pace.seconds(60)
+    )
     assert (done.returncode, done.stdout) == (0, "refused\n"), done.stderr[-500:]
 
 

@@ -10,6 +10,7 @@ import pytest
 from heat_config_agent.model.errors import SourceError
 from heat_config_agent.sources.base import Reach
 from heat_config_agent.sources.ec2 import Ec2
+from support import pace
 from support.http import Answer, Request, Stub
 
 METADATA = {"os-collect-config": {"heat": {"password": "x"}}}
@@ -227,7 +228,7 @@ def test_a_silent_service_is_left_after_the_time_limit(service: Service) -> None
     """The limit is that of the settings."""
     service.silent = 3.0
     with pytest.raises(SourceError, match=r"cannot reach .*: no (answer within 0\.2 s|full answer in time)"):
-        source(service.url, timeout=0.2).collect()
+        source(service.url, timeout=pace.seconds(0.2)).collect()
 
 
 def test_nobody_there_is_said() -> None:

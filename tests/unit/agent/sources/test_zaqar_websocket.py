@@ -21,7 +21,7 @@ import pytest
 
 from heat_config_agent.sources import websocket as listening
 from heat_config_agent.sources.zaqar import Zaqar
-from support import cloud
+from support import cloud, pace
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until
 from support.tunnel import Tunnel
@@ -56,7 +56,7 @@ class Websocket:
                 each.shutdown(socket.SHUT_RDWR)
 
     def wait(self) -> None:
-        assert self.subscribed.acquire(timeout=10)
+        assert self.subscribed.acquire(timeout=pace.seconds(10))
 
     def tell(self, data: bytes, opcode: int = 1) -> None:
         """Send a frame over the newest connection."""

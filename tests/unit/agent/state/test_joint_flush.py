@@ -10,6 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import StateError
 from heat_config_agent.state.joint_flush import flush_both
+from support import pace
 
 
 def failing(text: str) -> Callable[[], None]:
@@ -23,7 +24,7 @@ def failing(text: str) -> Callable[[], None]:
 
 def test_both_are_under_way_at_once() -> None:
     """Each of them ends only after the other has begun."""
-    meet = threading.Barrier(2, timeout=60)
+    meet = threading.Barrier(2, timeout=pace.seconds(60))
     met: list[int] = []
     flush_both(lambda: met.append(meet.wait()), lambda: met.append(meet.wait()))
     assert sorted(met) == [0, 1]

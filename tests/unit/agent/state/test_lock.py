@@ -10,6 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.state import lock
+from support import endings
 
 HOLD = """
 import sys
@@ -52,12 +53,11 @@ def test_a_killed_holder_lets_go_of_it(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
-    with process:
+    with endings.ended(process):
         assert process.stdout is not None
         assert process.stdout.readline() == "held\n"
         with pytest.raises(LockedError, match=f"process {process.pid}"), lock.held(tmp_path):
             pytest.fail("held twice")
-        process.kill()
     with lock.held(tmp_path):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
 
@@ -66,12 +66,8 @@ def test_no_run_inherits_it(tmp_path: Path) -> None:
     """A run that outlives the agent does not hold its lock."""
     with lock.held(tmp_path):
         child = subprocess.Popen(["sleep", "60"], close_fds=False)
-    try:
-        with lock.held(tmp_path):
-            pass
-    finally:
-        child.kill()
-        child.wait()
+    with endings.ended(child), lock.held(tmp_path):
+        pass
 
 
 @pytest.mark.parametrize("name", ["", "/below"])

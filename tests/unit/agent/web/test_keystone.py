@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,10 @@ import pytest
 
 from heat_config_agent import web
 from heat_config_agent.model.errors import DeniedError, UnreachableError
-from heat_config_agent.web import keystone, login_process
-from support import cloud, proxy, proxy_faults
+from heat_config_agent.web import keystone
+from support import cloud, pace, proxy, proxy_faults
 from support.certificates import CERTIFICATE, KEY
-from support.loopback import Answer, SignalServer
+from support.loopback import Answer, SignalServer, wait_until
 
 NONSENSE = {
     "nothing": b"",
@@ -191,6 +194,48 @@ def test_without_a_region_any_will_do(openstack: cloud.Cloud) -> None:
     assert ask(client(openstack, region_name="")).status == 200
 
 
+def endpoint(url: str, region: str = "RegionOne", interface: str = "public", **more: str) -> dict[str, str]:
+    """Return an endpoint in a catalog."""
+    return {"url": url, "region": region, "interface": interface, **more}
+
+
+@pytest.mark.parametrize(
+    "catalog",
+    [
+        [{"type": "messaging", "endpoints": [endpoint("http://no", "Mars"), endpoint("http://yes/")]}],
+        [{"type": "messaging", "endpoints": [endpoint("http://no", region_id="Mars"), endpoint("http://yes")]}],
+        [{"type": "messaging", "endpoints": [endpoint("http://no", interface="admin"), endpoint("http://yes")]}],
+        [{"type": "messaging", "endpoints": [endpoint(""), endpoint("http://yes"), endpoint("http://no")]}],
+        [{"type": "message", "endpoints": [endpoint("http://yes")]}],
+        [
+            {"type": "message", "endpoints": [endpoint("http://no")]},
+            {"type": "messaging", "endpoints": [endpoint("http://yes")]},
+        ],
+        [7, {}, {"type": "messaging", "endpoints": [None, endpoint("http://yes")]}],
+    ],
+    ids=["region", "region id", "interface", "without a URL", "alias", "alias and type", "nonsense before it"],
+)
+def test_the_first_public_endpoint_of_the_region_is_used(openstack: cloud.Cloud, catalog: object) -> None:
+    """The official type counts before its alias; what is malformed does not count."""
+    openstack.keystone.always = openstack.lets_in("t", catalog=catalog)
+    assert client(openstack).endpoint("messaging") == "http://yes"
+
+
+@pytest.mark.parametrize("token", ["", "a b", "a\tb", "\u00e9"])
+def test_a_token_has_to_fit_a_header(openstack: cloud.Cloud, token: str) -> None:
+    """An answer with another one is an error."""
+    openstack.keystone.always = openstack.lets_in(token)
+    with pytest.raises(UnreachableError, match="Keystone's answer cannot be understood"):
+        ask(client(openstack))
+
+
+def test_a_web_page_in_the_place_of_keystone_is_named(openstack: cloud.Cloud) -> None:
+    """As of a network with a login page."""
+    openstack.keystone.always = Answer(200, {"Content-Type": "text/html"}, b"<html>Welcome</html>")
+    with pytest.raises(UnreachableError, match=r"^Keystone answers with a web page: something else is in its place$"):
+        ask(client(openstack))
+
+
 @pytest.mark.parametrize("suffix", ["", "/", "/v2", "/v2/"])
 def test_a_catalog_may_name_the_version_too(openstack: cloud.Cloud, suffix: str) -> None:
     """A version in the catalog's URL appears in the path only once."""
@@ -236,7 +281,7 @@ def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow
     began = time.monotonic()
     with pytest.raises(UnreachableError, match=f"^{called(openstack, where)}: .*(in time|within|too long)"):
         ask(user, seconds=0.3)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < pace.seconds(10)
     server.always = sensible
     assert ask(user).status == 200
 
@@ -307,6 +352,80 @@ def test_users_share_connections(openstack: cloud.Cloud) -> None:
     assert not any("Cookie" in each.headers for each in openstack.asked + openstack.logins)
 
 
+def test_a_later_login_has_a_new_connection(openstack: cloud.Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A firewall may have forgotten the one of an hour ago."""
+    monkeypatch.setattr(keystone, "KEPT_SECONDS", 0.0)
+    shared = keystone.Connections()
+    for number in ("1", "2"):
+        ask(keystone.Cloud(openstack.credentials(user_id=number), session=shared))
+    assert (openstack.keystone.connections, openstack.service.connections) == (2, 1)
+
+
+def test_a_login_loads_no_libraries(openstack: cloud.Cloud) -> None:
+    """The standard library speaks HTTP, whether the login succeeds or not."""
+    code = """if True:
+        import json, sys
+        from heat_config_agent.model.deployment import Credentials
+        from heat_config_agent.model.errors import DeniedError
+        from heat_config_agent.web import keystone
+        cloud = keystone.Cloud(Credentials(**json.loads(sys.stdin.read())))
+        assert cloud.ask("GET", "orchestration", "/stacks").status == 200
+        try:
+            other = cloud.endpoint("messaging")
+            keystone.Cloud(Credentials(auth_url=other, user_id="", password="", project_id="")).token()
+        except DeniedError:
+            print(*sys.modules)
+    """
+    openstack.service.answers.extend([Answer(body=b"{}"), Answer(404)])
+    given = json.dumps(vars(openstack.credentials()))
+    done = subprocess.run([sys.executable, "-c", code], input=given, capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert {"heat_config_agent.web.login", "http.client"} <= loaded
+    assert not {"requests", "urllib3", "subprocess", "heat_config_agent.web.proxied"} & loaded
+
+
+@pytest.mark.parametrize("text", ["Zürich €", "\ud800", 'quote " and \\ and \n', "p" * 300_000])
+def test_any_password_passes(openstack: cloud.Cloud, text: str) -> None:
+    """Also half of a character, and one that is longer than any buffer."""
+    assert client(openstack, password=text).token() == "token-1"
+    asked = json.loads(openstack.logins[0].body)
+    assert asked["auth"]["identity"]["password"]["user"]["password"] == text
+
+
+def test_logins_at_once_do_not_wait_for_one_another(openstack: cloud.Cloud, other: SignalServer) -> None:
+    """A silent Keystone delays no login at another one."""
+    other.always = Answer(delay=60)
+    failed: list[str] = []
+
+    def fail() -> None:
+        with pytest.raises(UnreachableError) as caught:
+            client(openstack, auth_url=other.origin).token(seconds=pace.seconds(3))
+        failed.append(str(caught.value))
+
+    thread = threading.Thread(target=fail)
+    thread.start()
+    wait_until(lambda: other.signals != [])
+    assert client(openstack).token() == "token-1"
+    assert failed == []
+    thread.join()
+    assert len(failed) == 1
+
+
+def test_a_login_that_the_policy_refuses_is_not_sent(openstack: cloud.Cloud) -> None:
+    """The network rule is asked about the very URL of the login."""
+    asked: list[str] = []
+
+    def refuse(url: str) -> None:
+        asked.append(url)
+        raise UnreachableError("the policy refuses it")
+
+    session = keystone.Connections(allow=refuse)
+    with pytest.raises(UnreachableError, match=r"^the policy refuses it$"):
+        keystone.Cloud(openstack.credentials(), session=session).token()
+    assert asked == [openstack.keystone.origin + cloud.LOGIN]
+    assert openstack.requests == (0, 0)
+
+
 def test_the_environment_is_read_as_for_all_servers(
     openstack: cloud.Cloud, other: SignalServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -321,7 +440,6 @@ def test_the_environment_is_read_as_for_all_servers(
     assert openstack.requests == (1, 2)
     assert not any("Authorization" in each.headers for each in openstack.asked + openstack.logins)
     other.always = openstack.keystone.always
-    login_process.LOGINS.rest()  # else it would know the environment of before
     client(openstack).token()
     assert [each.path for each in other.signals] == [openstack.keystone.origin + cloud.LOGIN]
 

@@ -17,7 +17,7 @@ import pytest
 from heat_config_agent import web
 from heat_config_agent.web import Connection, direct
 from heat_config_agent.web.held_back import HeldBack
-from support import proxy, proxy_faults
+from support import pace, proxy, proxy_faults
 from support.certificates import CERTIFICATE
 from support.loopback import Answer, SignalServer, wait_until
 from support.proxy import Fault, Proxy, Reply
@@ -255,7 +255,7 @@ def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
     began = time.monotonic()
     with way.hasty(connection):
         assert re.search(LATE, trouble(lambda: way.send(connection)))
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < pace.seconds(10)
     way.stands.mend()
     way.settle()
     assert way.fetch(connection).body == BODY

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.web import Connection
-from support import proxy_faults
+from support import pace, proxy_faults
 from support.certificates import CERTIFICATE, ELSEWHERE, EXPIRED, STRANGER
 from support.loopback import SignalServer
 from support.proxy import Fault, Proxy
@@ -131,7 +131,7 @@ def run(code: str, *arguments: str, **environment: str) -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=pace.seconds(60),
     )
     assert done.returncode == 0, done.stderr
 

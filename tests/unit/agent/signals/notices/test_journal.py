@@ -13,6 +13,8 @@ import pytest
 from heat_config_agent.cli.run import Log
 from heat_config_agent.deployments import metadata
 from heat_config_agent.deployments.plan import Step, Verb
+from heat_config_agent.engine import events
+from heat_config_agent.engine.events import Event
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.signals.delivery import Fate, Outcome
@@ -78,24 +80,24 @@ def entry(at: Step, **fields: Any) -> Entry:
 
 ABOUT = {"DEPLOYMENT_ID": "d1", "DEPLOYMENT_NAME": "d1", "STACK": "shop", "ACTION": "CREATE", "TOOL": "script"}
 
-EVENTS: list[tuple[Callable[[Log, Step], None], str, str, str]] = [
-    (lambda log, at: log.begun(at, RUN), "d1: begins CREATE (script)", "5", "running"),
-    (lambda log, at: log.ended(at, entry(at)), "d1: done after 2.00 s", "5", "ok"),
-    (lambda log, at: log.ended(at, entry(at, failed=True, reason="no")), "d1: FAILED after 2.00 s: no", "3", "failed"),
-    (lambda log, at: log.resent(at, entry(at)), "d1: the result is sent again", "6", "ok"),
-    (lambda log, at: log.delivered(entry(at), Outcome("d1", Fate.SENT)), "d1: the result is delivered", "6", "ok"),
-    (lambda log, at: log.remarked(at, "d1: odd"), "d1: odd", "4", "running"),
-    (lambda log, at: log.remarked(replace(at, verb=Verb.SKIP), "d1: no", warning=False), "d1: no", "6", "skipped"),
-    (lambda log, at: log.postponed(at, "d1: no space"), "d1: no space; the agent retries", "4", "accepted"),
+EVENTS: list[tuple[Callable[[Step], Event], str, str, str]] = [
+    (lambda at: events.Begun(at, RUN), "d1: begins CREATE (script)", "5", "running"),
+    (lambda at: events.Ended(at, entry(at)), "d1: done after 2.00 s", "5", "ok"),
+    (lambda at: events.Ended(at, entry(at, failed=True, reason="no")), "d1: FAILED after 2.00 s: no", "3", "failed"),
+    (lambda at: events.Resent(at, entry(at)), "d1: the result is sent again", "6", "ok"),
+    (lambda at: events.Delivered(entry(at), Outcome("d1", Fate.SENT)), "d1: the result is delivered", "6", "ok"),
+    (lambda at: events.Message("d1: odd", step=at), "d1: odd", "4", "running"),
+    (lambda at: events.Message("d1: no", False, replace(at, verb=Verb.SKIP)), "d1: no", "6", "skipped"),
+    (lambda at: events.Postponed(at, "d1: no space"), "d1: no space; the agent retries", "4", "accepted"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("happen", "text", "priority", "state"), EVENTS, ids=[each[1] for each in EVENTS])
+@pytest.mark.parametrize(("of", "text", "priority", "state"), EVENTS, ids=[each[1] for each in EVENTS])
 def test_lines_about_a_deployment_have_fields(
-    journald: Journald, happen: Callable[[Log, Step], None], text: str, priority: str, state: str
+    journald: Journald, of: Callable[[Step], Event], text: str, priority: str, state: str
 ) -> None:
     """The deployment, its stack, its action and its state."""
-    happen(Log(Journal(journald.path)), step())
+    Log(Journal(journald.path)).event(of(step()))
     about = {"MESSAGE": text, "PRIORITY": priority, "SYSLOG_IDENTIFIER": "heat-config-agent"}
     assert journald.read() == {**about, **ABOUT, "STATE": state}
 
@@ -111,7 +113,8 @@ def test_a_secret_in_a_reason_is_masked(journald: Journald) -> None:
     hidden = deployment("d1", inputs=[{"name": "key", "value": "a-secret-word-of-its-own", "hidden": True}])
     [parsed] = metadata.parse(Document(source="local", content=[hidden])).deployments
     at = Step(verb=Verb.RUN, deployment=parsed, reason="new")
-    Log(Journal(journald.path)).ended(at, entry(at, failed=True, reason="no a-secret-word-of-its-own"))
+    ended = events.Ended(at, entry(at, failed=True, reason="no a-secret-word-of-its-own"))
+    Log(Journal(journald.path)).event(ended)
     assert journald.read()["MESSAGE"] == "d1: FAILED after 2.00 s: no ***"
 
 

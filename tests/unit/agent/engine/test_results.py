@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from heat_config_agent.deployments import jobs, metadata
-from heat_config_agent.engine.conclusion import RERUNS, BrokenOff, Ended, RunEnd, conclude
+from heat_config_agent.engine.launch import RunEnd
+from heat_config_agent.engine.results import RERUNS, BrokenOff, consequence
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.job import Job
@@ -15,7 +16,7 @@ from support.machine import deployment
 RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
 
 
-def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str | Ended | BrokenOff:
+def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str | int | BrokenOff:
     """Return what follows from the end of a run."""
     content = [deployment("a", "text", options={"idempotent": idempotent})]
     (found,) = metadata.parse(Document(source="test", content=content)).deployments
@@ -35,12 +36,12 @@ def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str |
         reruns=reruns,
     )
     job: Job | None = jobs.of_run(found, RUN)
-    return conclude(RunEnd(**{"same_boot": True, **end}), entry, job)
+    return consequence(RunEnd(**{"same_boot": True, **end}), entry, job)
 
 
 def test_an_exit_code_is_what_counts() -> None:
     """Any exit code is passed on, and the hook decides what it means."""
-    assert concluded(recorded="3") == Ended(3)
+    assert concluded(recorded="3") == 3
 
 
 def test_a_command_that_was_not_run_is_planned_again() -> None:
