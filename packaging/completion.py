@@ -20,7 +20,7 @@ import heat_config_hooks
 from heat_config_agent.cli import agent, apply
 
 FILES = {"FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
-"""What a value is, by what the help calls it."""
+"""The kind of a value, by its name in the help."""
 
 _DEPLOYMENTS = (
     "command heat-config-agent status --json 2>/dev/null | sed 's/^.*\"deployments\": \\[//' "

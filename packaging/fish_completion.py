@@ -49,20 +49,20 @@ def complete(parser: argparse.ArgumentParser, preamble: str, kinds: Mapping[int,
 
     `kinds` has the options of `complete` for each kind of value, by the identity of what an argument's `complete` is.
     """
-    each = dict(_parsers(parser))
+    parsers = dict(_parsers(parser))
     name = parser.prog.replace("-", "_")
     options = sorted(
         {
             word
-            for one in each.values()
+            for one in parsers.values()
             for action in one._actions  # noqa: SLF001  # there is no other way to them
             if action.option_strings and action.nargs not in (0, "?")
             for word in action.option_strings
         }
     )
-    scan = _SCAN.format(id=name, options=_words(options), commands=_words([path for path in each if path]))
+    scan = _SCAN.format(id=name, options=_words(options), commands=_words([path for path in parsers if path]))
     lines = [f"complete -c {parser.prog} -f"]
-    for path, one in each.items():
+    for path, one in parsers.items():
         place = 0
         for action in one._actions:  # noqa: SLF001
             if action.help == argparse.SUPPRESS:

@@ -34,7 +34,7 @@ BRIEFS = {
     HOOK: "carry out one deployment with one tool",
     SETTINGS_PAGE: "settings of heat-config-agent",
 }
-"""What each page is about, for whatis(1)."""
+"""The subject of each page, for whatis(1)."""
 
 FILES = {
     "/etc/heat-config-agent/*.conf": "settings; a later file overrides the files before it",

@@ -98,7 +98,7 @@ def own(options: Mapping[str, object], tool: str, tools: Collection[str]) -> Map
     return {name: value for name, value in options.items() if not (name in tools and isinstance(value, Mapping))}
 
 
-def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str, object]:
+def read(options: Mapping[str, object], declared: Mapping[str, Option]) -> dict[str, object]:
     """Return a value for each known and each common option: that of the deployment, or the default.
 
     `FLAG` gives a bool, `TEXT` and `CHOICE` a str, `TEXTS` a list of str, `SECONDS` a float,
@@ -107,7 +107,7 @@ def read(options: Mapping[str, object], known: Mapping[str, Option]) -> dict[str
     The value is None if there is neither a value nor a default.
     Unknown options are ignored here; `mistakes` reports them. Raises HookError for a wrong value.
     """
-    every = {**COMMON, **known}
+    every = {**COMMON, **declared}
     return {name: _value(name, options.get(name), option) for name, option in every.items()}
 
 

@@ -61,15 +61,17 @@ def _made(cls: type, *, frozen: bool = False, kw_only: bool = False, eq: bool = 
                 setattr(cls, name, value)
         defaults[name] = value
     positions = () if kw_only else tuple(defaults)
-    made: dict[str, object] = {"__value_fields__": (defaults, declared), "__match_args__": positions}
-    made["__init__"] = _init(cls.__qualname__, defaults, declared, positions)
-    made["__repr__"] = _repr
+    namespace: dict[str, object] = {"__value_fields__": (defaults, declared), "__match_args__": positions}
+    namespace["__init__"] = _init(cls.__qualname__, defaults, declared, positions)
+    namespace["__repr__"] = _repr
     if eq:
-        made["__eq__"], by_value = _eq([name for name in defaults if name not in declared or declared[name].compare])
-        made["__hash__"] = by_value if frozen else None
+        namespace["__eq__"], by_value = _eq(
+            [name for name in defaults if name not in declared or declared[name].compare]
+        )
+        namespace["__hash__"] = by_value if frozen else None
     if frozen:
-        made["__setattr__"] = made["__delattr__"] = _refuse
-    for name, value in made.items():
+        namespace["__setattr__"] = namespace["__delattr__"] = _refuse
+    for name, value in namespace.items():
         if name not in own:
             setattr(cls, name, value)
     return cls
@@ -122,15 +124,15 @@ def _refuse(_self: object, name: str, _value: object = None) -> NoReturn:
 def _replace(value: Any, /, **changes: object) -> object:
     """Return a copy with changes. All fields are copied at once, because entries of the journal have many."""
     names, now = value.__value_fields__[0], value.__dict__
-    made = object.__new__(type(value))
-    held = made.__dict__
+    copy = object.__new__(type(value))
+    held = copy.__dict__
     # The dictionary may also have cached properties, which must be computed again for the copy.
     held.update(now if len(now) == len(names) else {name: getattr(value, name) for name in names})
     held.update(changes)
     if len(held) != len(names):
         unknown = changes.keys() - names.keys()
         raise TypeError(f"{type(value).__qualname__}: unknown: {', '.join(sorted(unknown))}")
-    return made
+    return copy
 
 
 def restore(kind: type[_T], values: Mapping[str, object]) -> _T:

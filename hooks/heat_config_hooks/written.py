@@ -136,17 +136,17 @@ class Written:
 
         A file that has other owners besides `owner` stays. Without `owner`, no other owners are considered.
         """
-        known, present = self._note(path), _digest_at(path)
+        note, present = self._note(path), _digest_at(path)
         if present is None:
             self.forget([path])
             return f"{path} does not exist"
-        if known is None:
+        if note is None:
             return f"{path} is left alone: it was not written here"
-        if owner and (others := known.others(owner)):
-            if owner in known.owners:
-                self._write(_Note(path, others, known.digests))
+        if owner and (others := note.others(owner)):
+            if owner in note.owners:
+                self._write(_Note(path, others, note.digests))
             return f"{path} is left alone: another deployment has it too"
-        if present not in known.digests:
+        if present not in note.digests:
             return f"{path} is left alone: it was changed since it was written"
         if self._put_back(path):
             sentence = f"{path} was put back as it was before"

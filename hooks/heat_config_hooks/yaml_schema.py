@@ -52,14 +52,14 @@ _SHORT = 40
 def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
     scalar, sequence, text = yaml.ScalarNode, yaml.SequenceNode, CORE + "str"
     of_sequence, of_map = CORE + "seq", CORE + "map"
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
 
     def tag_of(value: str) -> str:
         resolved = next((tag for tag, form in first.get(value[:1], ()) if form.match(value)), text)
         if len(value) <= _SHORT:
-            if len(known) >= _REMEMBERED:
-                known.clear()
-            known[value] = resolved
+            if len(texts) >= _REMEMBERED:
+                texts.clear()
+            texts[value] = resolved
         return resolved
 
     class Loader(_BASE):  # type: ignore[misc]  # it depends on how PyYAML was built
@@ -67,7 +67,7 @@ def _loader(first: Mapping[str, list[tuple[str, re.Pattern[str]]]]) -> Any:
 
         def resolve(self, kind: Any, value: Any, implicit: Any) -> str:
             if kind is scalar:
-                return (known.get(value) or tag_of(value)) if implicit[0] else text
+                return (texts.get(value) or tag_of(value)) if implicit[0] else text
             return of_sequence if kind is sequence else of_map
 
     return Loader

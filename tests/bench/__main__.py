@@ -112,16 +112,16 @@ class _Run:
         outcome = apart.measured(scenario, seconds, _say)
         _say("")
         took = f"{time.monotonic() - begun:.0f} s of its {scenario.seconds:.0f}"
-        found = measure.found(outcome.samples)
+        figures = measure.found(outcome.samples)
         if outcome.lacks:
             self._lacks(scenario, f"it cannot be measured here: {outcome.lacks}")
         elif outcome.failed:
             print(outcome.failed, file=sys.stderr)
             self._lacks(scenario, f"it failed: {outcome.failed.strip().splitlines()[-1]}")
-        elif OURS not in found:
+        elif OURS not in figures:
             self._lacks(scenario, f"its time was over before there was anything: {took}")
         else:
-            recorded = report.record(scenario, found)
+            recorded = report.record(scenario, figures)
             parts = filter(None, (report.section(scenario.name, recorded), report.goals(scenario.name, recorded)))
             print(*parts, f"It took {took}.", sep="\n\n", end="\n\n", flush=True)
             if outcome.cut:

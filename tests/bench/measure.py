@@ -17,7 +17,7 @@ from typing import IO
 from bench.scenario import LEAST, Sample, Scenario, Spread, Subject
 
 Found = dict[str, dict[str, Spread]]
-"""Of a scenario: subject → figure → values."""
+"""The values of a scenario: subject → figure → values."""
 
 
 @dataclass(frozen=True)

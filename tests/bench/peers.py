@@ -52,9 +52,9 @@ def _lacking(folder: Path) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        wanted = " ".join((*_PACKAGES, _ARCHIVE))
+        packages = " ".join((*_PACKAGES, _ARCHIVE))
         stamp = folder / "had"
-        if stamp.exists() and stamp.read_text() == wanted:
+        if stamp.exists() and stamp.read_text() == packages:
             return ""
         try:
             _have()
@@ -64,7 +64,7 @@ def _lacking(folder: Path) -> str:
                 f"os-collect-config and heat-agents cannot be installed in {folder}: {said.splitlines()[-1]}; they are "
                 "taken from the package index that pip is set up for"
             )
-        stamp.write_text(wanted)
+        stamp.write_text(packages)
     return ""
 
 

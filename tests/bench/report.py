@@ -68,9 +68,9 @@ The machine is shared: the ratios hold, the times are its own.
 Times never gate a change; the counts in `tests/cost/test_counters.py` do, as no machine's load changes them."""
 
 
-def record(scenario: Scenario, found: Found) -> dict[str, Any]:
+def record(scenario: Scenario, figures: Found) -> dict[str, Any]:
     """Return what was measured in a scenario, as JSON."""
-    words = _words(scenario, found)
+    words = _words(scenario, figures)
     return {
         "title": words["title"],
         "note": words["note"],
@@ -78,7 +78,7 @@ def record(scenario: Scenario, found: Found) -> dict[str, Any]:
         "machine": machine(),
         "figures": words["figures"],
         "subjects": {
-            subject: {name: asdict(spread) for name, spread in values.items()} for subject, values in found.items()
+            subject: {name: asdict(spread) for name, spread in values.items()} for subject, values in figures.items()
         },
         "goals": words["goals"],
     }
@@ -277,15 +277,15 @@ def goals(name: str, each: Mapping[str, Any]) -> str:
 def _goals(listed: Mapping[str, Any]) -> str:
     rows = [["scenario", "figure", "goal", "reached", ""]]
     for name, scenario in listed.items():
-        for each in scenario["goals"]:
-            figure = scenario["figures"][each["figure"]]
+        for goal in scenario["goals"]:
+            figure = scenario["figures"][goal["figure"]]
             rows.append(
                 [
                     f"[{name}](#{name.lower()})",
                     figure["title"],
-                    _wanted(each, figure["unit"]),
-                    _reached(each, figure["unit"]),
-                    {True: "met", False: "**not met**", None: ""}[each["met"]],
+                    _wanted(goal, figure["unit"]),
+                    _reached(goal, figure["unit"]),
+                    {True: "met", False: "**not met**", None: ""}[goal["met"]],
                 ]
             )
     return _table(rows)

@@ -174,9 +174,9 @@ class _Server:
         try:
             stat = (self._documents / name).stat()
             state = (stat.st_ino, stat.st_size, stat.st_mtime_ns)
-            known = self._read.get(name)
-            if known is None or known[0] != state:
-                known = self._read[name] = state, (self._documents / name).read_bytes()
+            document = self._read.get(name)
+            if document is None or document[0] != state:
+                document = self._read[name] = state, (self._documents / name).read_bytes()
         except OSError:
             return _answered("404 Not Found", b"")
         validator = ""
@@ -193,7 +193,7 @@ class _Server:
         if had:
             self._count.unchanged += 1
             return f"HTTP/1.1 304 Not Modified\r\n{validator}\r\n".encode()
-        return _answered("200 OK", known[1], validator, only_head=verb == b"HEAD")
+        return _answered("200 OK", document[1], validator, only_head=verb == b"HEAD")
 
 
 def _answered(status: str, body: bytes, more: str = "", *, only_head: bool = False) -> bytes:

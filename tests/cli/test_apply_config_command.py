@@ -53,7 +53,7 @@ def test_failed_deployment_does_not_stop_the_caller(machine: Machine, heat: Sign
 
 
 def test_bad_json_is_refused_there_too(machine: Machine) -> None:
-    """A list that cannot be read is no success: heat-agents passed over it in silence."""
+    """A list that cannot be read is a failure: heat-agents ignored it without a message."""
     ran = drop_in(machine, '[{"id": "a"')
 
     assert ran.code == 2

@@ -52,7 +52,7 @@ def test_a_secret_comes_from_barbican(machine: Machine, cloud: Cloud) -> None:
 
 @pytest.mark.slow
 def test_refusal_by_barbican_fails_the_deployment_with_a_sentence(machine: Machine, cloud: Cloud) -> None:
-    """Nothing that a server says is repeated, and nothing is asked for what is no secret's id."""
+    """Nothing that a server says is repeated, and an invalid id is not asked for."""
     said = "the provider 'barbican' has failed: "
     for number, reference in enumerate(
         (

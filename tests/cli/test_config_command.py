@@ -144,7 +144,7 @@ def test_parameters_of_a_followed_stack_are_masked(machine: Machine, *, as_json:
 
 
 def test_the_ways_to_heat_in_the_order_in_which_they_are_tried(machine: Machine) -> None:
-    """The agent's own file before what the instance was given; of two that say the same, the second is no other."""
+    """The agent's own file before what the instance was given; of two equal ones, the second is left out."""
     hold(machine, "heat_local", {"os-collect-config": {"heat": {**HEAT, "user_id": "u2"}}})
     hold(machine, "ec2", {"os-collect-config": {"heat": HEAT}})
     done = config(machine, OWN + section("heat", **HEAT), "--json")
@@ -211,7 +211,7 @@ def test_a_source_without_its_settings_is_shown_with_what_is_missing(machine: Ma
 
 
 def test_unused_settings_of_os_collect_config_are_shown_with_the_reason(machine: Machine) -> None:
-    """With a word why; what is wrong in it is no reason not to start."""
+    """A reason is shown; a mistake in that file does not keep the agent from starting."""
     text = "[DEFAULT]\ncommand = os-refresh-config\nlog_file = /x\npolling_interval = soon\nsplay = 3\n[other]\na = b\n"
     done = config(machine, text, "--json")
     assert {each["setting"]: each["why"] for each in done.json["not_used"]} == {

@@ -1,4 +1,4 @@
-"""What has failed stays in sight: in status, in its exit codes, in a repeated command, in the words of the tool."""
+"""Failures stay in sight: in status, in its exit codes, in a repeated command, in the words of the tool."""
 
 from __future__ import annotations
 

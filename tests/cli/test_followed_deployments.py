@@ -238,7 +238,7 @@ def test_deployment_of_a_suspended_stack_is_refused(machine: Machine) -> None:
 
 @GIT
 def test_deployment_of_a_followed_stack_runs_with_its_revision(machine: Machine) -> None:
-    """What follows the source carries the revision out again."""
+    """The follower carries the revision out again."""
     repository = Repository(machine.folder / "repository")
     repository.commit({"stack.yaml": template(machine.folder / "log", "one")})
     configure(machine)

@@ -336,7 +336,7 @@ def in_tmp() -> Iterator[Path]:
 
 
 def test_isolation_that_hides_the_agent_is_an_error_of_one_sentence(machine: Machine, in_tmp: Path) -> None:
-    """Of an agent below /tmp, a tool that needs more of its modules is not run; a script is."""
+    """An agent below /tmp does not run a tool that needs more of its modules, but runs scripts."""
     levels = {"tmp": True}
     given = [isolated("tool", "print(1)\n", levels, group="python"), isolated("script", f"{SH}echo ran\n", levels)]
     program = "import sys; from heat_config_agent.cli.main import apply; sys.exit(apply())"

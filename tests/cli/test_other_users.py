@@ -145,7 +145,7 @@ def test_artifacts_are_the_users(machine: Machine, place: Path, heat: SignalServ
 
 @pytest.mark.slow
 def test_an_output_is_only_what_the_user_can_read(machine: Machine, place: Path, heat: SignalServer) -> None:
-    """A link to a file of root's is no output, whatever its folder is by then; and nothing of root's is removed."""
+    """A link to a file of root's does not count as an output, whatever its folder is; nothing of root's is removed."""
     secret, folder = machine.folder / "secret", machine.folder / "folder"
     secret.write_text("root's")
     secret.chmod(0o600)
@@ -246,30 +246,30 @@ def test_other_tools_work_as_that_user(machine: Machine, place: Path, tool: str)
     if tool == "puppet":
         need("puppet", "puppet")
     path = f"{need_salt()}:{machine.environment['PATH']}" if tool == "salt" else machine.environment["PATH"]
-    made = place.parent / "made"
-    made.mkdir()
-    made.chmod(0o777)
-    stand_in = made / "chef-client"  # it does what a recipe would
-    stand_in.write_text(f'{SH}sed -n \'s/.*"given": "\\(.*\\)".*/\\1/p\' "$5" | tr -d \'\\n\' >{made}/it\n')
+    created = place.parent / "made"
+    created.mkdir()
+    created.chmod(0o777)
+    stand_in = created / "chef-client"  # it does what a recipe would
+    stand_in.write_text(f'{SH}sed -n \'s/.*"given": "\\(.*\\)".*/\\1/p\' "$5" | tr -d \'\\n\' >{created}/it\n')
     stand_in.chmod(0o755)
     config = {
         "chef": '["recipe[x]"]',
-        "python": f"import os\nopen('{made}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
-        "puppet": f"file {{ '{made}/it': content => $facts['given'] }}\n",
-        "salt": f"{made}/it:\n  file.managed:\n    - contents_newline: false\n"
+        "python": f"import os\nopen('{created}/it', 'w').write(inputs['given'])\noutputs['one'] = os.getuid()\n",
+        "puppet": f"file {{ '{created}/it': content => $facts['given'] }}\n",
+        "salt": f"{created}/it:\n  file.managed:\n    - contents_newline: false\n"
         "    - contents: {{ opts['given'] }}\n",
         "ansible": "- hosts: localhost\n  connection: local\n  gather_facts: false\n"
-        f"  tasks: [{{raw: 'printf %s \"{{{{ given }}}}\" >{made}/it'}}]\n",
+        f"  tasks: [{{raw: 'printf %s \"{{{{ given }}}}\" >{created}/it'}}]\n",
     }[tool]
     outputs = ["one"] if tool == "python" else []
-    open_home = f"mount -t overlay overlay -o lowerdir={made}:{Path.home()} {Path.home()}"  # our Python may be there
+    open_home = f"mount -t overlay overlay -o lowerdir={created}:{Path.home()} {Path.home()}"  # our Python may be there
     governed = Governed(machine, open_home)
-    options = {"kitchen_path": str(made)} if tool == "chef" else {}
+    options = {"kitchen_path": str(created)} if tool == "chef" else {}
     given = [theirs("d1", config, group=tool, inputs={"given": "text"}, outputs=outputs, options=options)]
     done = governed.apply(given, "--config", str(machine.config), PATH=path, HEAT_CHEF_CMD=str(stand_in))
     assert done.code == 0, done.out + machine.agent("log", "d1").err
-    assert (made / "it").read_text() == "text"
-    assert (made / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid
+    assert (created / "it").read_text() == "text"
+    assert (created / "it").stat().st_uid == pwd.getpwnam(USER).pw_uid
     if tool == "python":
         assert f"one: {pwd.getpwnam(USER).pw_uid}" in machine.agent("show", "d1").out
 

@@ -111,7 +111,7 @@ def test_a_hook_that_does_not_say_how_it_ended(machine: Machine, heat: SignalSer
 
 
 def test_a_binary_output(machine: Machine, heat: SignalServer) -> None:
-    """heat-agents' hook died of an output that was no UTF-8, after the script had run; ours replaces what is none."""
+    """heat-agents' hook died of output other than UTF-8, after the script had run; ours replaces the bytes."""
     value = told(machine, heat, "#!/bin/sh\nprintf 'a\\377b' | tee $heat_outputs_path.raw\n", outputs=["raw"])
 
     assert value == {"deploy_stdout": "a�b", "deploy_stderr": "", "deploy_status_code": 0, "raw": "a�b"}
@@ -275,7 +275,7 @@ def test_however_a_script_begins(machine: Machine, heat: SignalServer, config: s
 
 
 def test_inputs_of_every_type(machine: Machine, heat: SignalServer) -> None:
-    """heat-agents' hook died of inputs that are no text; ours writes all types in one documented way."""
+    """heat-agents' hook died of inputs of other types than text; ours writes all types in one documented way."""
     inputs = {"t": "a b", "i": 7, "f": 1.5, "yes": True, "no": False, "none": None, "l": [1, "b"], "m": {"k": [None]}}
     script = "#!/bin/sh\n" + "".join(f'echo "{name}=${name}"\n' for name in inputs)
 

@@ -130,12 +130,12 @@ def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
         file = vault / "it.age"
     else:
         command, file = ["systemd-creds", "encrypt", "--with-key=host", "--name=it", "-", "-"], vault / "it.cred"
-    made = subprocess.run(command, input=SECRET.encode(), capture_output=True, check=False)
-    if made.returncode:
-        pytest.skip(f"{name} cannot encrypt here: {made.stderr.decode().strip()}")
-    file.write_bytes(made.stdout)
+    encrypted = subprocess.run(command, input=SECRET.encode(), capture_output=True, check=False)
+    if encrypted.returncode:
+        pytest.skip(f"{name} cannot encrypt here: {encrypted.stderr.decode().strip()}")
+    file.write_bytes(encrypted.stdout)
     other = file.with_name(f"other{file.suffix}")
-    other.write_bytes(made.stdout)
+    other.write_bytes(encrypted.stdout)
     if name == "age":
         foreign = subprocess.run(["age-keygen"], check=True, capture_output=True, text=True).stdout
         recipient = subprocess.run(
@@ -143,7 +143,7 @@ def test_encrypted_secrets(machine: Machine, vault: Path, name: str) -> None:
         ).stdout
         theirs = ["age", "--encrypt", "--recipient", recipient.strip()]
         other.write_bytes(subprocess.run(theirs, input=SECRET.encode(), check=True, capture_output=True).stdout)
-        file.with_name("cut.age").write_bytes(made.stdout[:-20])
+        file.with_name("cut.age").write_bytes(encrypted.stdout[:-20])
     wanted = machine.folder / "wanted"
     wanted.write_text(SECRET)
     script = f'{SH}printf %s "$password" | cmp - {wanted}\n'

@@ -35,7 +35,7 @@ def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_show_shortens_long_output_for_people(machine: Machine) -> None:
-    """Of a long output people get its beginning and its end; with --json they get it all."""
+    """People get the beginning and the end of a long output; with --json they get it all."""
     machine.apply([deployment(config=f"{SH}seq 1 1000\n")])
 
     lines = machine.agent("show", "d1").out.splitlines()

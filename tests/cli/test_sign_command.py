@@ -48,7 +48,7 @@ def verify(machine: Machine, signers: str, *words: str) -> Done:
 
 
 def test_a_machine_would_say_what_verify_says(machine: Machine, alice: Signer, signers: str, tmp_path: Path) -> None:
-    """Of a document: not signed, signed, altered, and signed by another user."""
+    """The documents are not signed, signed, altered, and signed by another user."""
     path = tmp_path / "site.json"
     path.write_text(json.dumps([deployment("d1", "true")]))
     done = verify(machine, signers, str(path))

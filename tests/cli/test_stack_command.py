@@ -259,9 +259,9 @@ def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
         return json.loads(stacks(*words, "--json").out)
 
     assert [(each["stack_name"], each["stack_status"]) for each in shown("list")] == [("a", "CREATE_COMPLETE")]
-    found = shown("show", "a")
-    assert found["parameters"]["pin"] == "******"
-    assert [(each["output_key"], each["output_value"]) for each in found["outputs"]] == [
+    stack = shown("show", "a")
+    assert stack["parameters"]["pin"] == "******"
+    assert [(each["output_key"], each["output_value"]) for each in stack["outputs"]] == [
         ("greeting", "Hello, world!"),
         ("pin", "******"),
         ("password", "******"),
@@ -277,8 +277,8 @@ def test_stack_is_shown_with_the_keys_of_heat(stacks: Stacks) -> None:
     assert events[-1]["resource_status"] == "CREATE_COMPLETE"
     assert events[-1]["resource_name"] == "a"
     everything = stacks("show", "a").out + stacks("event", "list", "a").out + stacks("resource", "list", "a").out
-    assert planted.WORD not in everything + json.dumps(found)
-    assert "opensesame" not in everything + json.dumps(found)
+    assert planted.WORD not in everything + json.dumps(stack)
+    assert "opensesame" not in everything + json.dumps(stack)
     folder = stacks.machine.state / "stacks/a"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert {stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir() if each.is_file()} == {0o600}
@@ -372,7 +372,7 @@ def test_the_graph_is_drawn(stacks: Stacks) -> None:
 
 
 def test_the_timeline_tells_waiting_from_working(stacks: Stacks) -> None:
-    """Of two independent deployments, one waits for the other: its bar is light until it runs."""
+    """One of two independent deployments waits for the other: its bar is light until it runs."""
     path = stacks.machine.folder / "two.yaml"
     path.write_text(
         "heat_template_version: 2018-08-31\nresources:\n"

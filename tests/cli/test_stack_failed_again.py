@@ -237,7 +237,7 @@ def planned(machine: Machine, content: dict[str, Any], *words: str) -> dict[str,
 
 
 def test_plan_names_the_actions_that_will_run(machine: Machine) -> None:
-    """Of new, failed, changed, replaced and removed deployments, also of those in child stacks."""
+    """New, failed, changed, replaced and removed deployments have their actions, also those in child stacks."""
     write(machine, "child.yaml", template(inner=deployment(service="inner")))
     child = {"type": "child.yaml", "properties": {"ok": {"get_param": "ok"}}}
     content = template(svc=deployment(), child=child)

@@ -55,7 +55,7 @@ def test_left_out_deployment_is_begun_when_it_is_for_this_machine(machine: Machi
 
 
 def test_update_that_was_left_out_is_an_update_later(machine: Machine) -> None:
-    """What was made here, and was changed for another server, gets the change as UPDATE."""
+    """A deployment that was created here, and was changed for another server, gets the change as UPDATE."""
     assert apply(machine, two()).code == 0
     changed = template(one=deployment(service="one"), two=deployment("other", service="two", more="x"))
     assert apply(machine, changed, "--server", "server").code == 0

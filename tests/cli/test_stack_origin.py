@@ -40,9 +40,9 @@ def archive(machine: Machine, name: str, value: str, own: str = "") -> Path:
     """Write an archive with one service, which may say its own name."""
     path = machine.folder / name
     path.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(path, "w") as made:
+    with zipfile.ZipFile(path, "w") as file:
         metadata = f"metadata: {{template_name: {own}, template_author: me, template_version: '1.0'}}\n" if own else ""
-        made.writestr("service.yaml", SERVICE.format(name=metadata, value=value))
+        file.writestr("service.yaml", SERVICE.format(name=metadata, value=value))
         if not own:
             lines = (
                 "TOSCA-Meta-File-Version: 1.1",
@@ -50,7 +50,7 @@ def archive(machine: Machine, name: str, value: str, own: str = "") -> Path:
                 "Created-By: me",
                 "Entry-Definitions: service.yaml",
             )
-            made.writestr("TOSCA-Metadata/TOSCA.meta", "".join(f"{line}\n" for line in lines))
+            file.writestr("TOSCA-Metadata/TOSCA.meta", "".join(f"{line}\n" for line in lines))
     return path
 
 

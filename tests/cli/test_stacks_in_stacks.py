@@ -98,16 +98,16 @@ def test_stacks_are_created_updated_and_deleted(machine: Machine) -> None:
     """A template in a property and one in a file become child stacks, which find the files beside the template."""
     template = write(machine, PARENT)
     assert stack(machine, "create", "-t", template, "p").code == 0
-    made = outputs(machine)
-    assert made["all"] == {"said": "Hello Ada", "list": ["x", "y"]}
-    assert made["name"].startswith("p-s-")
-    assert made["late"].startswith("Hello ")
-    assert made["cfn"] == "Hello Ada"
-    assert made["arn"].startswith("arn:openstack:heat:::stacks/p-c-")
+    created = outputs(machine)
+    assert created["all"] == {"said": "Hello Ada", "list": ["x", "y"]}
+    assert created["name"].startswith("p-s-")
+    assert created["late"].startswith("Hello ")
+    assert created["cfn"] == "Hello Ada"
+    assert created["arn"].startswith("arn:openstack:heat:::stacks/p-c-")
     (machine.folder / "inner" / "child.yaml").unlink()  # everything that was read is kept with the stack
     assert stack(machine, "update", "--existing", "--parameter", "word=Bob", "p").code == 0
     assert (outputs(machine)["all"]["said"], outputs(machine)["cfn"]) == ("Hello Bob", "Hello Bob")
-    assert outputs(machine)["name"] == made["name"]
+    assert outputs(machine)["name"] == created["name"]
     for action in ("suspend", "resume", "check"):
         assert stack(machine, action, "p").code == 0
     assert stack(machine, "delete", "-y", "p").code == 0

@@ -20,19 +20,19 @@ def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> 
     machine.apply(given, "--deliver-for", "0")
     heat.refuse()
 
-    found = machine.status()
+    status = machine.status()
     table = machine.agent("status").out
 
-    assert list(found) == ["good", "refused", "down", "quiet"]
-    assert {name: (each["state"], each["failed"]) for name, each in found.items()} == {
+    assert list(status) == ["good", "refused", "down", "quiet"]
+    assert {name: (each["state"], each["failed"]) for name, each in status.items()} == {
         "good": ("signalled", False),
         "refused": ("refused", False),
         "down": ("finished", False),
         "quiet": ("unasked", True),
     }
-    assert "404" in found["refused"]["trouble"]
-    assert (found["down"]["tries"], "503" in found["down"]["trouble"]) == (1, True)
-    assert "no luck" in found["quiet"]["reason"]
+    assert "404" in status["refused"]["trouble"]
+    assert (status["down"]["tries"], "503" in status["down"]["trouble"]) == (1, True)
+    assert "no luck" in status["quiet"]["reason"]
     header, *lines = table.splitlines()
     assert header.split() == ["NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS"]
     assert len(lines) == 4

@@ -57,7 +57,7 @@ def counted(machine: Machine, heat: SignalServer, number: int) -> Counter[str]:
 
 def calls(trace: Path, scripts: Path) -> Counter[str]:
     """Return how often each call is in a trace, but for those of scripts in that folder."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     theirs: set[str] = set()
     for line in trace.read_text().splitlines():
         made = CALL.match(line)
@@ -65,9 +65,9 @@ def calls(trace: Path, scripts: Path) -> Counter[str]:
             continue
         if made[2] == "execve" and made[3].startswith(f'"{scripts}/'):
             theirs.add(made[1])
-            found["scripts"] += 1
-        found[made[2]] += 1
-    return found
+            counts["scripts"] += 1
+        counts[made[2]] += 1
+    return counts
 
 
 @pytest.fixture

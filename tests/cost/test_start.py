@@ -17,10 +17,10 @@ from support.machine import Done, Machine, deployment
 pytestmark = pytest.mark.new_process
 
 SLOW = {"argparse", "dataclasses", "difflib", "inspect", "logging", "shutil", "subprocess", "tempfile", "typing"}
-"""Of the standard library: what takes long to load, and what is much and seldom needed."""
+"""Modules of the standard library that take long to load, or are large and seldom needed."""
 
 SELDOM = {"encodings.utf_8_sig", "importlib", "math", "signal"}
-"""Of the standard library: what a plain run can do without, though it does not take long."""
+"""Modules of the standard library that a plain run can do without, though they do not take long."""
 
 SENDING = {"email", "http", "queue", "socket", "ssl", "threading"}
 OTHERS = {"psutil", "requests", "urllib3", "yaml"}

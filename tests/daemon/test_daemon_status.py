@@ -124,7 +124,7 @@ _SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL.pattern}(?:,{_L
 def samples(text: str) -> dict[tuple[str, str], float]:
     """Return name and labels → value of metrics in Prometheus' text format, which they have to have."""
     assert text.endswith("\n")
-    found: dict[tuple[str, str], float] = {}
+    values: dict[tuple[str, str], float] = {}
     described: Counter[tuple[str, str]] = Counter()
     for line in text.splitlines():
         if line.startswith("#"):
@@ -135,9 +135,9 @@ def samples(text: str) -> dict[tuple[str, str], float]:
         assert match, line
         assert described["HELP", match[1]] == described["TYPE", match[1]] == 1, line
         labels = " ".join(value for _, value in _LABEL.findall(match[2] or ""))
-        assert (match[1], labels) not in found
-        found[match[1], labels] = float(match[7])
-    return found
+        assert (match[1], labels) not in values
+        values[match[1], labels] = float(match[7])
+    return values
 
 
 EARLIER = """
@@ -188,7 +188,7 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
     daemon.start()
     wait_until(lambda: len(heat.signals) == 1 and daemon.health().get("doing") == doing, LONG)
     prefix = "heat_config_agent"
-    wanted = {
+    expected = {
         (f"{prefix}_up", ""): 1,
         (f"{prefix}_paused", ""): 0,
         (f"{prefix}_deployments", "signalled"): 1,
@@ -203,7 +203,7 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
         (f"{prefix}_deployment_state", "d2 CREATE script running"): 1,
         (f"{prefix}_deployment_state", "d3 CREATE script accepted"): 1,
     }
-    wait_until(lambda: wanted.items() <= samples(path.read_text()).items(), LONG)
+    wait_until(lambda: expected.items() <= samples(path.read_text()).items(), LONG)
     found = samples(path.read_text())
     assert before - 1 <= found[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
     for name in ("d1 CREATE script", "d2 CREATE script"):

@@ -59,16 +59,16 @@ def test_memory_does_not_grow(tmp_path: Path) -> None:
     with heat.running() as server:
         server.put({"deployments": [_settled()]})
         daemon = idle.Daemon(idle.ours(tmp_path, server, FASTER, TRANSPORTS), idle.environment(tmp_path), tmp_path)
-        found: list[int] = []
+        sizes: list[int] = []
         try:
             for polls in WINDOWS:
                 wait_until(lambda polls=polls: _polls(server) >= polls, SECONDS)  # type: ignore[misc]
-                found.append(daemon.used().anonymous)
+                sizes.append(daemon.used().anonymous)
             daemon.check()
         finally:
             daemon.close()
-    assert statistics.median(after - before for before, after in pairwise(found)) <= NOISE, found
-    assert found[-1] - found[0] <= ONCE, found
+    assert statistics.median(after - before for before, after in pairwise(sizes)) <= NOISE, sizes
+    assert sizes[-1] - sizes[0] <= ONCE, sizes
 
 
 def _settled() -> dict[str, object]:

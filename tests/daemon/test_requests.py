@@ -185,7 +185,7 @@ def test_a_pause_ends_by_itself(daemon: Daemon, machine: Machine) -> None:
 
 
 def test_a_pause_that_cannot_end_is_refused_and_a_damaged_end_is_none(daemon: Daemon, machine: Machine) -> None:
-    """0 seconds are no pause; and a file whose end cannot be read pauses the agent as long as it is there."""
+    """A pause of 0 seconds is refused; and a file whose end cannot be read pauses the agent as long as it is there."""
     daemon.configure()
     for wrong in ("0", "soon", "-1"):
         assert daemon.command("pause", "--reason", "x", "--for", wrong).code == 2

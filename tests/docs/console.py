@@ -86,19 +86,19 @@ class Block:
 
 def sections(page: str) -> list[Section]:
     """Return a page in its order. Raises ValueError where it does not keep to what is said above."""
-    found: list[Section] = []
+    result: list[Section] = []
     title, items = "", list[Command | File]()
-    for each in _read(page):
-        if isinstance(each, str):
-            found.append(Section(page, title, tuple(items)))
-            title, items = each, []
-        elif each.language == "console":
-            items += _commands(page, each)
+    for part in _read(page):
+        if isinstance(part, str):
+            result.append(Section(page, title, tuple(items)))
+            title, items = part, []
+        elif part.language == "console":
+            items += _commands(page, part)
         else:
             items.append(
-                File(each.path, "".join(f"{line}\n" for line in each.lines), each.language, _at(page, each.number))
+                File(part.path, "".join(f"{line}\n" for line in part.lines), part.language, _at(page, part.number))
             )
-    return [*found, Section(page, title, tuple(items))]
+    return [*result, Section(page, title, tuple(items))]
 
 
 def _at(page: str, number: int) -> str:
@@ -107,14 +107,14 @@ def _at(page: str, number: int) -> str:
 
 def _read(page: str) -> list[str | Block]:
     """Return a page's headings and blocks."""
-    found: list[str | Block] = []
+    parts: list[str | Block] = []
     lines: list[str] | None = None
     language = path = ""
     begin, blank = 0, True
     for number, line in enumerate((ROOT / page).read_text(encoding="utf-8").splitlines(), 1):
         fence = re.fullmatch(r" *```(?P<language>\S*) ?(?P<path>\S*)", line)
         if lines is not None and line.strip() == "```":
-            found.append(Block(language, path, tuple(lines), begin))
+            parts.append(Block(language, path, tuple(lines), begin))
             lines = None
         elif lines is not None:
             lines.append(line)
@@ -126,24 +126,24 @@ def _read(page: str) -> list[str | Block]:
         elif line.startswith("    ") and blank:
             raise ValueError(f"{_at(page, number)}: a block is put between lines of backticks")
         elif heading := re.fullmatch(r"#+ (.*)", line):
-            found.append(heading[1])
+            parts.append(heading[1])
         blank = not line.strip()
-    return found
+    return parts
 
 
 def _commands(page: str, block: Block) -> list[Command]:
-    found: list[Command] = []
+    commands: list[Command] = []
     for number, line in enumerate(block.lines, block.number):
         if line.startswith(("$ ", "# ")):
-            found.append(Command(line[0], line[2:], (), _at(page, number)))
-        elif not found:
+            commands.append(Command(line[0], line[2:], (), _at(page, number)))
+        elif not commands:
             raise ValueError(f"{_at(page, number)}: a block of commands begins with «$ » or «# »")
-        elif line.startswith("> ") and not found[-1].printed:
-            found[-1] = Command(found[-1].prompt, f"{found[-1].line}\n{line[2:]}", (), found[-1].where)
+        elif line.startswith("> ") and not commands[-1].printed:
+            commands[-1] = Command(commands[-1].prompt, f"{commands[-1].line}\n{line[2:]}", (), commands[-1].where)
         else:
-            last = found[-1]
-            found[-1] = Command(last.prompt, last.line, (*last.printed, line), last.where)
-    return found
+            last = commands[-1]
+            commands[-1] = Command(last.prompt, last.line, (*last.printed, line), last.where)
+    return commands
 
 
 def _line(text: str) -> str:

@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 LEFT = Path(__file__).with_name("wording-left.txt")
-"""What is still to be rewritten."""
+"""The list of names that are still to be rewritten."""
 
 SCOPE = 8
 """Lines over which a pronoun may be the name of a value."""

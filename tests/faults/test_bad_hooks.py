@@ -167,7 +167,7 @@ REPLIES = {
 )
 @pytest.mark.parametrize("what", REPLIES)
 def test_unintelligible_reply_is_a_failure(machine: Machine, heat: SignalServer, what: str) -> None:
-    """A reply that cannot be understood is no success."""
+    """The result is a failure with a sentence on standard error."""
     hook(machine, REPLIES[what])
     told = carried_out(machine, heat, deployment("d1", "", group="own", signal=heat.url("d1")))
     assert told["deploy_status_code"] == (9 if "then a failure" in what else INTERRUPTED)

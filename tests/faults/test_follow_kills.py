@@ -66,16 +66,16 @@ class Lines:
 
 def calls(path: Path, folder: Path) -> list[str]:
     """Return the calls below a folder that were listed, of each kind the first and the last one: «NAME@PATH N»."""
-    made = [tuple(text.split(maxsplit=2)[1:]) for text in path.read_text().splitlines()]
+    recorded = [tuple(text.split(maxsplit=2)[1:]) for text in path.read_text().splitlines()]
     kinds = []
-    for name, place in made:
+    for name, place in recorded:
         if place.startswith(f"{folder}/"):
             inside = place.removeprefix(f"{folder}/").split("/")
             known = [part for part in inside[:2] if not any(letter.isdigit() for letter in part)]
             kinds.append((name, f"{folder}/{'/'.join(known)}"))
     found = []
     for name, place in dict.fromkeys(kinds):
-        last = sum(each == name and where.startswith(place) for each, where in made)
+        last = sum(each == name and where.startswith(place) for each, where in recorded)
         found += [f"{name}@{place} {number}" for number in sorted({1, last})]
     return found
 

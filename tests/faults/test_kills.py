@@ -307,7 +307,7 @@ def test_the_machine_went_down_after_the_end(machine: Machine, heat: SignalServe
 def test_outputs_lost_with_the_machine_are_a_failure(
     machine: Machine, heat: SignalServer, status: str, outputs: list[str]
 ) -> None:
-    """A run of which the exit code alone has come through is no success: its outputs might have said another thing."""
+    """A run of which only the exit code has come through fails: its outputs might have said another thing."""
     given = deployment(config=script(machine), outputs=outputs, signal=heat.url())
     craft(machine, given, status, boot="another")
 

@@ -55,7 +55,7 @@ def _framed(*lines: str, status: int = 200, body: bytes = b"") -> bytes:
     "it is not taken for the answer to the next request",
 )
 def test_an_answer_is_for_one_request(servers: Servers, tried: Tried) -> None:
-    """Of two results for one server the second is kept until it has been heard, whatever came for the first."""
+    """The second of two results for one server is kept until it has been heard, whatever came for the first."""
     length = f"Content-Length: {len(AHEAD)}"
     chunks = ("Content-Length: 2", "Transfer-Encoding: chunked")
     pairs = (

@@ -232,17 +232,17 @@ class Asked:
 def every(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Asked]]:
     """All sources."""
     folder = tmp_path_factory.mktemp("sources")
-    found: dict[str, Asked] = {}
+    sources: dict[str, Asked] = {}
     try:
         for name in SOURCES:
-            found[name] = Asked(name, folder / name)
+            sources[name] = Asked(name, folder / name)
         with ThreadPoolExecutor() as pool:
-            list(pool.map(Asked.begin, found.values()))
-        yield found
-        for each in found.values():
+            list(pool.map(Asked.begin, sources.values()))
+        yield sources
+        for each in sources.values():
             each.ends()
     finally:
-        for each in found.values():
+        for each in sources.values():
             each.close()
 
 

@@ -81,7 +81,7 @@ class Traced:
     """The traces of a command and all processes that it started."""
 
     execs: list[tuple[str, str]]
-    """Of each program: its arguments, and its environment."""
+    """Arguments and environment of each program."""
     made: list[str]
     """Names of files that were made or written."""
 
@@ -125,15 +125,15 @@ def traced(machine: Machine, document: object, **environment: str) -> Traced:
     assert process.returncode == 0, process.stdout + process.stderr
     text = record.read_text(errors="replace")
     record.unlink()
-    execs, made = [], []
+    execs, created = [], []
     for line in text.splitlines():
         call = line.partition(" ")[2].lstrip()
         if call.startswith("exec"):
             argv, _, environ = call.partition('"], [')
             execs.append((argv, environ))
         elif "O_CREAT" in call or not call.startswith(("open", "<")):
-            made += [str(Path(folder) / name) for folder, name in _NAMES.findall(call)]
-    return Traced(execs, made)
+            created += [str(Path(folder) / name) for folder, name in _NAMES.findall(call)]
+    return Traced(execs, created)
 
 
 def own_hook(machine: Machine) -> dict[str, str]:
@@ -204,17 +204,17 @@ def test_no_secret_is_on_a_command_line(machine: Machine, heat: SignalServer, to
     outputs = ["out"] if tool.name == "ansible" else []
     secrets = planted.plant([])
     given = deployment("d1", tool.config, group=tool.name, inputs=secrets, outputs=outputs, signal=heat.url())
-    found = traced(machine, [given], **environment)
+    trace = traced(machine, [given], **environment)
     assert heat.values()[0]["deploy_status_code"] == 0, heat.values()
-    assert len(found.execs) >= 3
-    assert planted.leaks((("an argument", argv) for argv, _ in found.execs), ALL) == []
-    assert planted.leaks((("a variable", environ) for _, environ in found.execs), CREDENTIALS) == []
-    assert planted.leaks((("the name of a file", name) for name in found.made), ALL) == []
-    left = [Path(name) for name in set(found.made) if Path(name).is_file() and machine.state not in Path(name).parents]
+    assert len(trace.execs) >= 3
+    assert planted.leaks((("an argument", argv) for argv, _ in trace.execs), ALL) == []
+    assert planted.leaks((("a variable", environ) for _, environ in trace.execs), CREDENTIALS) == []
+    assert planted.leaks((("the name of a file", name) for name in trace.made), ALL) == []
+    left = [Path(name) for name in set(trace.made) if Path(name).is_file() and machine.state not in Path(name).parents]
     assert planted.leaks((str(path), path.read_bytes()) for path in left if path.name != "document.json") == []
     if tool.name in ("script", "python", "own"):
         places = (str(machine.state), "/dev/", "/proc/")
-        made = [name for name in found.made if "/__pycache__/" not in name]
+        made = [name for name in trace.made if "/__pycache__/" not in name]
         assert [name for name in made if not name.startswith(places)] == []
 
 

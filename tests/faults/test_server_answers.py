@@ -40,7 +40,7 @@ def test_a_result_that_is_refused_for_good_is_not_sent_again(machine: Machine, h
 
 
 def test_a_result_that_is_refused_for_now_is_sent_again(machine: Machine, heat: SignalServer) -> None:
-    """After any other answer that is no success, the next run sends the very same result again."""
+    """After any other answer than a success, the next run sends the very same result again."""
     codes = ("400", "401", "403", "408", "409", "418", "429", "500", "502", "503", "504")
     heat.named = {code: Answer(int(code)) for code in codes}
     given = [counting(machine, code, heat.url(code)) for code in codes]
@@ -112,7 +112,7 @@ def test_a_server_that_asks_to_wait_a_little(machine: Machine, heat: SignalServe
 def test_redirect_is_not_followed_and_fails(
     machine: Machine, heat: SignalServer, other: SignalServer, status: int
 ) -> None:
-    """A redirect is not followed, and is no success."""
+    """The result is kept, and nothing is sent to the other address."""
     heat.always = Answer(status, {"Location": other.url()})
 
     done = machine.apply([counting(machine, url=heat.url())], *ONCE)
@@ -253,7 +253,7 @@ def test_an_answer_whose_body_trickles(machine: Machine, heat: SignalServer) -> 
 
 
 def test_an_answer_whose_body_never_comes(machine: Machine, heat: SignalServer) -> None:
-    """The status alone is no acceptance: the result is kept."""
+    """The status alone does not accept the result: it is kept."""
     heat.always = Answer(200, {"Content-Length": "10"})
 
     done = hasty(machine, [counting(machine, url=heat.url())], *ONCE)

@@ -89,7 +89,7 @@ def site(folder: Path) -> tuple[Path, ...]:
 
 
 def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
-    """Of a document, a template with the file that it names, and an archive; and of the list of each."""
+    """The files are a document, a template with the file that it names, and an archive, with their lists."""
     tried = 0
     for path in site(tmp_path):
         lines = "".join(signed_lists.file_lines(str(path), []))
@@ -148,7 +148,7 @@ def test_no_byte_of_a_config_or_its_list_can_be_changed(alice: Signer, chosen: r
 
 
 def test_no_byte_of_a_commit_or_a_tag_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
-    """Of the whole object as git has it: its headers, its message and its signature."""
+    """The object is changed as git has it: its headers, its message and its signature."""
     repository = Repository(tmp_path / "repository")
     revision = repository.commit({"a": "1"}, *alice.git)
     repository.git(*alice.git, "tag", "-s", "-m", "first", "v1")
@@ -175,7 +175,7 @@ def test_a_signature_has_one_form(alice: Signer) -> None:
     assert ssh.problem(signed.evidence(signed.FILES, text.rstrip("\n")), alice.line()) == ""
     last = halves[1].splitlines()[-2].rstrip("=")
     digits = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
-    padded = digits[digits.index(last[-1]) ^ 1]  # its lowest bits are no part of any byte
+    padded = digits[digits.index(last[-1]) ^ 1]  # its lowest bits do not belong to any byte
     assert f"{last}=" in text
     for other in (
         text + "more\n",

@@ -123,15 +123,15 @@ class Torn:
     def calls(self) -> list[tuple[str, int, str]]:
         """Return the calls of the last command that changed the stack's folder: name, number, file."""
         counted: dict[str, int] = {}
-        found = []
+        recorded = []
         for line in self.trace.read_text(errors="replace").splitlines():
             if match := re.match(r"^(?:\d+ +)?([a-z0-9]+)\(", line):
                 name = match[1]
                 counted[name] = counted.get(name, 0) + 1
                 file = re.search(rf"{re.escape(str(self.stacks.folder))}/?([^\">]*)", line)
                 if file and changes(line):
-                    found.append((name, counted[name], file[1]))
-        return found
+                    recorded.append((name, counted[name], file[1]))
+        return recorded
 
     def hit(self) -> bool:
         """Return whether a call of the last command was made to fail, or to kill it."""

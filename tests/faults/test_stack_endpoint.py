@@ -147,7 +147,7 @@ def request(head: str, body: bytes = b"") -> bytes:
 
 
 def attacks(path: str, token: str) -> dict[str, bytes]:
-    """Return what is sent that is no signal, by what it is."""
+    """Return requests other than signals, by their kind."""
     mine = f"POST {path} HTTP/1.1\nX-Auth-Token: {token}\n"
     return {
         "nothing": b"",
@@ -252,24 +252,24 @@ def test_connections_that_are_held(stacks: Stacks, tried: Callable[[int], None])
 def test_a_signal_that_is_cut_short_is_none() -> None:
     """A body of which nothing has come is not the empty body that means success."""
     heard: list[object] = []
-    with closing(endpoint.Endpoint()) as made:
-        made.expect("h", "secret")
+    with closing(endpoint.Endpoint()) as server:
+        server.expect("h", "secret")
         head = "POST /signal/h HTTP/1.1\nX-Auth-Token: secret\n"
         for each in (request(f"{head}Content-Length: 20"), request(f"{head}Transfer-Encoding: chunked")):
-            with closing(socket.create_connection(("127.0.0.1", made.port))) as sender:
+            with closing(socket.create_connection(("127.0.0.1", server.port))) as sender:
                 sender.sendall(each)
                 sender.shutdown(socket.SHUT_WR)
                 for _ in range(20):
-                    made.take(lambda *said: heard.append(said))
+                    server.take(lambda *said: heard.append(said))
                     time.sleep(0.01)
         assert heard == []
-        with closing(socket.create_connection(("127.0.0.1", made.port))) as sender:
+        with closing(socket.create_connection(("127.0.0.1", server.port))) as sender:
             sender.sendall(request(f"{head}Content-Length: 4", b"{"))
-            made.take(lambda *said: heard.append(said))
+            server.take(lambda *said: heard.append(said))
             sender.sendall(b"  }")
             deadline = time.monotonic() + pace.seconds(LONG)
             while not heard:
                 assert time.monotonic() < deadline
-                made.take(lambda *said: heard.append(said))
+                server.take(lambda *said: heard.append(said))
             assert sender.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
     assert heard == [("h", {})]

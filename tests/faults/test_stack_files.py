@@ -55,7 +55,7 @@ def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
     stacks.apply(other)
     HOW[how](stacks.record)
     regular = stacks.record.is_file()
-    found = stacks.record.read_bytes() if regular else b""
+    content = stacks.record.read_bytes() if regular else b""
 
     listed = stacks("list")
     assert "other" in listed.out
@@ -72,7 +72,7 @@ def test_a_damaged_stack(stacks: Stacks, how: str) -> None:
     if regular:  # it is as it was, or beside what could be read of it
         copies = list(stacks.folder.glob("stack.damaged-*"))
         assert len(copies) <= 1
-        assert (copies or [stacks.record])[0].read_bytes() == found
+        assert (copies or [stacks.record])[0].read_bytes() == content
 
     stacks("delete", "t", "--yes")
 

@@ -32,7 +32,7 @@ from support.machine import Machine
 pytestmark = pytest.mark.takes(60)
 
 ROUNDS = 2
-"""Of the short form, in which stacks are changed once."""
+"""Rounds of the short form, in which stacks are changed once."""
 
 AT_ONCE = 3
 TELL = 10.0

@@ -81,7 +81,7 @@ class Call:
 def calls(trace: Path, world: World) -> list[Call]:
     """Return the calls of a trace that changed the state directory."""
     counted: dict[str, int] = {}
-    found = []
+    recorded = []
     for line in trace.read_text(errors="replace").splitlines():
         match = _LINE.match(line)
         if not match:
@@ -90,8 +90,8 @@ def calls(trace: Path, world: World) -> list[Call]:
         counted[name] = counted.get(name, 0) + 1
         file = about(rest, world)
         if file and changes(line):
-            found.append(Call(name, counted[name], file))
-    return found
+            recorded.append(Call(name, counted[name], file))
+    return recorded
 
 
 def about(arguments: str, world: World) -> str:

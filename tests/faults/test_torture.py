@@ -37,7 +37,7 @@ from support.promises import KINDS, PATIENCE, World
 pytestmark = pytest.mark.takes(60)
 
 KILLS = 100
-"""Of the short form; or as many as come in `LONGEST` seconds."""
+"""Kills of the short form; or as many as come in `LONGEST` seconds."""
 LONGEST = 180.0
 AT_ONCE = 6
 BATCHES = 3

@@ -56,7 +56,7 @@ def test_two_at_once(machine: Machine, heat: SignalServer) -> None:
     "one works, the others leave with exit code 4 and say who works; nothing is run twice",
 )
 def test_many_started_together(machine: Machine, heat: SignalServer) -> None:
-    """Of many agents started at the same moment none runs a deployment that another has run."""
+    """Many agents start at the same moment: none runs a deployment that another has run."""
     given = machine.write([deployment(config=f"#!/bin/sh\necho ran >>{machine.folder}/ran\n", signal=heat.url())])
     agents = [machine.start_apply(given) for _ in range(8)]
     for each in agents:

@@ -26,7 +26,7 @@ SHARE = 0.5
 """The share that the properties of one file have of the long form's time."""
 
 SEED = int(os.environ.get("TORTURE_SEED") or 0) or random.SystemRandom().randrange(1, 10**6)
-"""Of the long form: with it, the same examples are made again."""
+"""The seed of the long form: with it, the same examples are made again."""
 
 ROUND = 50
 """Examples of one round of the long form."""

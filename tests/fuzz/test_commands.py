@@ -68,15 +68,15 @@ def test_made_up_deployments_are_applied(given: list[dict[str, Any]]) -> None:
 
         done = applied()
         assert "Traceback" not in done.err, done.err
-        found = done.json
+        results = done.json
         wrong = {each.id for each in metadata.parse(Document(source="x", content=given)).deployments if each.mistakes}
-        for each in found["deployments"]:
+        for each in results["deployments"]:
             if each.get("result") and not int(each["result"]["deploy_status_code"]):
-                assert each["id"] not in wrong or sum(one["id"] == each["id"] for one in found["deployments"]) > 1
+                assert each["id"] not in wrong or sum(one["id"] == each["id"] for one in results["deployments"]) > 1
                 said = each["result"]["deploy_stdout"] or each["result"]["deploy_stderr"]
                 assert "heat-config-script" in said or "nothing was run" in said
-        failed = any(each.get("failed") for each in found["deployments"])
-        assert found["exit_code"] in ((1,) if failed or found["mistakes"] else (0, 5))
+        failed = any(each.get("failed") for each in results["deployments"])
+        assert results["exit_code"] in ((1,) if failed or results["mistakes"] else (0, 5))
         assert applied().json["summary"]["ok"] == 0
 
 

@@ -104,15 +104,15 @@ def test_any_document_survives_its_journal(content: object) -> None:
 def read(text: str, name: str) -> object:
     """Return what a text says, which can be written as JSON; None where it is refused, in one sentence."""
     try:
-        found = document_text.load(text, name)
+        document = document_text.load(text, name)
     except UsageError as error:
         said = str(error)
         assert said.startswith(f"cannot read {name}: ")
         assert "\n" not in said
         assert len(said) < LONGEST
         return None
-    json.dumps(found, allow_nan=False)
-    return found
+    json.dumps(document, allow_nan=False)
+    return document
 
 
 @unreadable

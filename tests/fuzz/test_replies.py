@@ -65,19 +65,19 @@ def test_any_reply_of_a_hook_is_a_result(content: bytes, code: int) -> None:
         (folder / "stdout").write_bytes(content)
         (folder / "stderr").write_bytes(b"\xffwhy\n")
         reply = executable_hook.finish("hook", Ended(code=code, stdout=folder / "stdout", stderr=folder / "stderr"))
-        found = result.make(reply, parse("a", outputs=[{"name": "out"}]))
-    assert len(json.dumps(found.values, allow_nan=False).encode()) <= BODY_LIMIT
-    said = status_code(found.values)
+        outcome = result.make(reply, parse("a", outputs=[{"name": "out"}]))
+    assert len(json.dumps(outcome.values, allow_nan=False).encode()) <= BODY_LIMIT
+    said = status_code(outcome.values)
     assert said is not None
-    assert str(found.values["deploy_status_code"]) == str(said), "what Heat compares is the number"
-    if not found.failed:
+    assert str(outcome.values["deploy_status_code"]) == str(said), "what Heat compares is the number"
+    if not outcome.failed:
         assert code == 0
         value = json.loads(content)
         assert isinstance(value, dict)
         assert int(value["deploy_status_code"]) == 0
         assert not isinstance(value["deploy_status_code"], bool | float)
     else:
-        assert found.reason
+        assert outcome.reason
         assert said
 
 

@@ -124,8 +124,8 @@ class Life:
         known = {"log", "who"} & set(inputs) if isinstance(inputs, dict) else set()
         wish = reader.Wish(dict.fromkeys(sorted(known), "x"), {}, {}, FACTS)
         try:
-            made = reader.define(str(self.path), wish, identity)
-            validation.check(made, known_types())
+            definition = reader.define(str(self.path), wish, identity)
+            validation.check(definition, known_types())
         except Invalid as invalid:
             assert invalid.mistakes  # noqa: PT017  # it may be refused
             for mistake in invalid.mistakes:
@@ -135,7 +135,7 @@ class Life:
         except AgentError as error:
             assert str(error)  # noqa: PT017  # it may be refused
             return None
-        return made
+        return definition
 
     def look(self) -> None:
         """Ask for everything that people can see."""

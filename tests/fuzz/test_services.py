@@ -124,25 +124,25 @@ def check(content: bytes, suffix: str = ".yaml") -> Checked:
     """Return what is found in a file, held to what each finding promises."""
     with named(content, suffix) as name:
         start = time.process_time()
-        found = Checker().check(name)
+        checked = Checker().check(name)
         assert time.process_time() - start < SECONDS
-    for mistake in (*found.mistakes, *found.warnings, *found.open):
+    for mistake in (*checked.mistakes, *checked.warnings, *checked.open):
         assert mistake.problem
         assert mistake.code
         assert len(str(mistake)) < LONGEST
         assert mistake.place
         assert mistake.place.line > 0
         assert mistake.place.file.startswith(name)
-    assert found.service is not None or found.mistakes
-    if found.service is not None and not found.mistakes:  # its model is complete
-        for node in found.service.nodes.values():
+    assert checked.service is not None or checked.mistakes
+    if checked.service is not None and not checked.mistakes:  # its model is complete
+        for node in checked.service.nodes.values():
             assert node.type
             for requirement in node.requirements:
                 assert requirement.definition
             for interface, operation in node.operations:
                 assert operation.implemented
                 json.dumps(interface.inputs(operation.name))
-    return found
+    return checked
 
 
 @tries(200, changed())

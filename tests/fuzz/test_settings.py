@@ -132,7 +132,7 @@ secret_rows = [
 @files_of_settings
 @tries(100, st.sampled_from(secret_rows), texts, texts, st.sampled_from(["", "http://u:", "A=", "http://h/?sig="]))
 def test_no_secret_is_repeated(place: tuple[str, str], before: str, after: str, begin: str) -> None:
-    """Of a setting that holds one, the message does not say what it holds."""
+    """The message about a setting with a secret does not repeat its value."""
     section, name = place
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "agent.conf"

@@ -106,22 +106,22 @@ def check_sentences(mistakes: list[Mistake]) -> None:
         assert each.place is None or each.place.line > 0
 
 
-def check(made: Definition | None, mistakes: list[Mistake], warnings: list[Mistake]) -> None:
+def check(definition: Definition | None, mistakes: list[Mistake], warnings: list[Mistake]) -> None:
     """Hold a definition to what the stack relies on."""
     check_sentences([*mistakes, *warnings])
-    assert made is not None or mistakes
-    if made is None or mistakes:
+    assert definition is not None or mistakes
+    if definition is None or mistakes:
         return
-    json.dumps(made.source)
-    for output in made.outputs.values():
+    json.dumps(definition.source)
+    for output in definition.outputs.values():
         if next(requires(output.value), None) is None:
             try:
                 json.dumps(resolve(output.value, Nothing()))
             except Unresolved as error:
                 assert str(error)  # noqa: PT017  # some can be had
-    for resource in made.resources.values():
+    for resource in definition.resources.values():
         needed = {each.resource for each in requires([resource.properties, resource.metadata])}
-        assert needed - {""} <= set(made.resources)
+        assert needed - {""} <= set(definition.resources)
         assert isinstance(resource.type, str)
         policy = resource.deletion_policy
         assert isinstance(policy, Later) or policy in {"Delete", "Retain", "Snapshot"}

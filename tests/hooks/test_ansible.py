@@ -392,7 +392,7 @@ FACTS_FIRST = [{**playbook()[0], "gather_facts": True, "gather_subset": ["!all",
                 (playbook(), {}, ""),
             )
         )
-        # What is no failure is so with one callback or the other: each takes a second.
+        # A success is one with either callback, and each takes a second.
         for callback in (("default", "oneline") if case[2] else (("default", "oneline")[number % 2],))
     ],
 )
@@ -597,7 +597,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
 
 
 def test_an_odd_id(driver: Driver) -> None:
-    """An id that is no safe name is not used for files, and the playbook gets it unchanged."""
+    """An unsafe id is not used for files, and the playbook gets it unchanged."""
     write = {"copy": {"content": "{{ heat_config_id }}", "dest": "{{ heat_outputs_path }}.id"}}
     result = driver.run(ours(playbook(write), "../{odd} id", outputs=["id"]))
     if isinstance(driver, Alone):

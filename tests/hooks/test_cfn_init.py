@@ -210,7 +210,7 @@ DISABLE = "Return code of 1 after executing: '['/bin/systemctl', 'disable', 'a.s
 def test_outcome_is_read_from_the_log(
     driver: Driver, tmp_path: Path, level: str, text: str, status: int, *, told: bool
 ) -> None:
-    """A query with a negative answer is no failure. A stand-in writes the logs of cfn-init on other machines."""
+    """A query with a negative answer does not fail. A stand-in writes the logs of cfn-init on other machines."""
     log, begins = tmp_path / "cfn-init.log", "[2026-01-02 03:04:05,678]"
     (tmp_path / "added").write_text(
         f"INFO {begins} Opened local metadata /var\n{level} {begins} {text}\nINFO {begins} after\n"

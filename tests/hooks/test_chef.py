@@ -321,7 +321,7 @@ def test_a_clone_that_fails_leaves_the_kitchen_that_was_there(driver: Driver, tm
 
 
 def test_folder_without_a_clone_is_not_replaced(driver: Driver, tmp_path: Path) -> None:
-    """A folder that is no clone may contain anything; an empty folder is replaced."""
+    """A folder without a clone may contain anything; an empty folder is replaced."""
     repository = tmp_path / "repository"
     commit(repository, "good")
     path = kitchen(driver)

@@ -188,7 +188,7 @@ def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: P
     done = driver.run(containers("d1", config))
     assert done["deploy_status_code"] == 0, done
     given, _, rest = done["deploy_stdout"].partition("1234\n")
-    found = dict(each.partition("=")[::2] for each in given.split("\0") if each)
+    received = dict(each.partition("=")[::2] for each in given.split("\0") if each)
     expected = {
         **variables,
         "NUMBER": "42",
@@ -200,7 +200,7 @@ def test_container_gets_its_variables_volumes_and_user(driver: Driver, podman: P
         "ONE": "1",
         "TWO": "2",
     }
-    assert {name: found.get(name) for name in expected} == expected
+    assert {name: received.get(name) for name in expected} == expected
     assert re.fullmatch(r"[0-9a-f]{64}\nb=cC\.UTF-8 made\nx\ny\n", rest)
     assert (tmp_path / "data/made").exists()
     assert podman.running() == {"lasting"}
@@ -466,7 +466,7 @@ IGNORED: list[tuple[dict[object, object], list[str]]] = [
 
 @pytest.mark.parametrize(("given", "sentences"), IGNORED)
 def test_keys_that_are_ignored(given: object, sentences: list[str], tmp_path: Path) -> None:
-    """A key without effect is no mistake, as in heat-agents' hook; a sentence names it."""
+    """A key without effect is accepted, as by heat-agents' hook; a sentence names it."""
     docker_cmd.prepare(request({"web": given}), place(tmp_path))
     [entry] = container_config.read({"web": given})
     assert len(entry.ignored) == len(sentences)

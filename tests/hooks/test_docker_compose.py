@@ -95,9 +95,9 @@ services:
     assert {mode(path) for path in folder.rglob("*") if path.is_file()} == {0o600}
     assert {mode(path) for path in (folder, folder.parent, folder / "conf")} == {0o700}
     assert podman.running() == {"site_web_1", "site_db_1"}
-    found = environment(podman, "site_web_1")
-    assert found["GREETING"] == inputs["GREETING"]
-    assert (found["WEB"], found["MORE"], found["ANSWER"]) == ("1", "ünï", "yes")
+    variables = environment(podman, "site_web_1")
+    assert variables["GREETING"] == inputs["GREETING"]
+    assert (variables["WEB"], variables["MORE"], variables["ANSWER"]) == ("1", "ünï", "yes")
     before = {name: each["Id"] for name, each in podman.containers().items()}
 
     # The same again, under a new id: nothing is changed.
@@ -111,9 +111,9 @@ services:
     done = real.run(project("d3", changed, inputs={"GREETING": 42, "env_files": shorter}, action="UPDATE"))
     assert done["deploy_status_code"] == 0, done
     assert podman.running() == set(podman.containers()) == {"site_web_1"}
-    found = environment(podman, "site_web_1")
-    assert (found["GREETING"], found["A"]) == ("42", "")
-    assert not {"WEB", "MORE", "ANSWER"} & set(found)
+    variables = environment(podman, "site_web_1")
+    assert (variables["GREETING"], variables["A"]) == ("42", "")
+    assert not {"WEB", "MORE", "ANSWER"} & set(variables)
     assert sorted(os.listdir(folder)) == [".heat-config.json", "docker-compose.yml", "web.env"]
 
     gone = real.run(project("d4", None, action="DELETE"))
@@ -145,8 +145,8 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
     config = {"services": {"web": service(environment=variables)}}
     done = real.run(project("d1", config, inputs=inputs))
     assert done["deploy_status_code"] == 0, done
-    found = environment(podman, "site_web_1")
-    assert {name: found[f"V_{name}"] for name in ("TEXT", "NUMBER", "FLOAT", "TRUE", "NULL", "LIST", "MAP")} == {
+    received = environment(podman, "site_web_1")
+    assert {name: received[f"V_{name}"] for name in ("TEXT", "NUMBER", "FLOAT", "TRUE", "NULL", "LIST", "MAP")} == {
         "TEXT": "two\nlines",
         "NUMBER": "17",
         "FLOAT": "1.5",
@@ -155,8 +155,8 @@ def test_inputs_of_every_type(real: Driver, podman: Podman) -> None:
         "LIST": '[1,"\\u00fc"]',
         "MAP": '{"a":{"b":[]}}',
     }
-    assert found["V_deploy_password"] == ""
-    assert found["V_PATH"].endswith(podman.path)
+    assert received["V_deploy_password"] == ""
+    assert received["V_PATH"].endswith(podman.path)
     assert podman.running() == {"site_web_1"}
 
 

@@ -115,12 +115,12 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
         "options": {"modulepath": str(tmp_path / "modules")},
     }
 
-    made = driver.run(a_manifest("p1", SHOW.replace("@FILE@", str(target)), **fields))
+    result = driver.run(a_manifest("p1", SHOW.replace("@FILE@", str(target)), **fields))
 
-    assert made["deploy_status_code"] == 0, made
-    assert 'Notice: Scope(Class[main]): ünï it\'s "ünï" 🎉' in made["deploy_stdout"]
-    assert f"File[{target}]/ensure: defined content" in made["deploy_stdout"]
-    assert json.loads(made["shown"]) == {
+    assert result["deploy_status_code"] == 0, result
+    assert 'Notice: Scope(Class[main]): ünï it\'s "ünï" 🎉' in result["deploy_stdout"]
+    assert f"File[{target}]/ensure: defined content" in result["deploy_stdout"]
+    assert json.loads(result["shown"]) == {
         "text": TYPES["text"],
         "digits": "007",
         "number": 42,
@@ -138,7 +138,7 @@ def test_a_manifest_is_applied_with_the_inputs_as_facts_of_their_types(driver: D
         "action": "CREATE",
         "password": None,
     }
-    assert "not_written" not in made
+    assert "not_written" not in result
     assert target.read_text() == f"ünï {TYPES['text']}"
     if isinstance(driver, Alone):
         return
@@ -181,7 +181,7 @@ def test_failure_has_the_code_and_words_of_puppet(
 def test_last_line_is_the_first_error_and_not_its_consequences(
     driver: Driver, the_puppet: Puppet, tmp_path: Path
 ) -> None:
-    """What was skipped because of it, and what failed later, come before."""
+    """Lines about resources that were skipped because of it, or failed later, come before."""
     manifest = f"exec {{ '/bin/false': }} -> file {{ '{tmp_path}/never': ensure => file }} exec {{ '/no/such': }}"
     done = driver.run(a_manifest("p1", manifest))
     assert done["deploy_status_code"] == 4
@@ -280,7 +280,7 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
     driver: Driver, recorded: Recorded, tmp_path: Path
 ) -> None:
     """Values are text in the environment, secrets are on no command line, and all files are private."""
-    found = recorded("echo done; echo wrong >&2; printf one >$FACTER_heat_outputs_path.first; exit 2")
+    record = recorded("echo done; echo wrong >&2; printf one >$FACTER_heat_outputs_path.first; exit 2")
     inputs = {"text": "a\nb", "number": 3, "list": [1, "b"], "nothing": None, "password": "hunter2-hunter2"}
     done = driver.run(
         a_manifest("p1", "# é\n", inputs={**inputs, "deploy_password": "hunter3-hunter3"}, outputs=["first", "second"])
@@ -289,11 +289,11 @@ def test_the_command_line_and_the_facts_are_those_of_heat_agents(
     assert (done["deploy_stdout"], done["deploy_stderr"]) == ("done\n", "wrong\n")
     assert (done["first"], "second" in done) == ("one", False)
     path = driver.working("puppet") / "p1.pp"
-    assert found.arguments == [*START, str(path)]
+    assert record.arguments == [*START, str(path)]
     assert (path.read_text(), mode(path), mode(path.parent)) == ("# é\n", 0o600, 0o700)
     facts = {
         name.removeprefix("FACTER_"): value
-        for name, value in found.environment.items()
+        for name, value in record.environment.items()
         if name.startswith("FACTER_") and not name.startswith("FACTER_deploy_signal")
     }
     fqdn = subprocess.run(["hostname", "-f"], capture_output=True, text=True, check=False).stdout.strip()
@@ -324,7 +324,7 @@ def test_changes_without_errors_are_a_success(driver: Driver, recorded: Recorded
 
 
 def test_odd_output_and_a_sudden_end(driver: Driver, recorded: Recorded) -> None:
-    """Bytes that are no text are replaced; a signal is 128 plus its number."""
+    """Undecodable bytes are replaced; a signal is 128 plus its number."""
     recorded("printf 'a\\377b'; kill -9 $$")
     done = driver.run(a_manifest("p1", "x"))
     assert (done["deploy_stdout"], done["deploy_status_code"]) == ("a\ufffdb", 137)

@@ -244,15 +244,15 @@ def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
         folder.mkdir(exist_ok=True)
         (folder / name).write_text(f'#!/bin/sh\nBY="{name}$BY" exec {shlex.quote(sys.executable)} "$@"\n')
         (folder / name).chmod(0o755)
-    found = []
+    versions = []
 
     driver.environment["PATH"] = f"{folder}:{os.environ['PATH']}"
-    found.append(driver.run(script("d1", asked, outputs=["by"])))
+    versions.append(driver.run(script("d1", asked, outputs=["by"])))
     driver.environment["HEAT_PYTHON_CMD"] = f"{folder}/variable -B"
-    found.append(driver.run(script("d2", asked, outputs=["by"])))
-    found.append(driver.run(script("d3", asked, outputs=["by"], options={"interpreter": "option"})))
+    versions.append(driver.run(script("d2", asked, outputs=["by"])))
+    versions.append(driver.run(script("d3", asked, outputs=["by"], options={"interpreter": "option"})))
 
-    assert [each["by"] for each in found] == [["python3", None], ["variable", None], ["option", None]]
+    assert [each["by"] for each in versions] == [["python3", None], ["variable", None], ["option", None]]
 
 
 def test_an_interpreter_that_is_not_there_is_said(driver: Driver, tmp_path: Path) -> None:

@@ -197,7 +197,7 @@ def test_rendering_errors_are_reported(driver: Driver, config: str, sentence: st
 def test_an_input_is_never_an_option_of_salt(driver: Driver, tmp_path: Path) -> None:
     """Inputs may have the names of minion options; templates find inputs in `opts`, as in heat-agents.
 
-    A command that fails in a template, while all states succeed, is no failure of the deployment, as with heat-agents.
+    A command that fails in a template, while all states succeed, does not fail the deployment, as with heat-agents.
     """
     inputs = {
         "cachedir": "/nonexistent",

@@ -298,7 +298,7 @@ def test_a_life(inside: Inside) -> None:
     assert f"{UNITS}/web.service was removed" in last["deploy_stdout"]
     assert inside.state("more.service") == "active"
 
-    # A DELETE needs nothing but to know whose it is; what somebody else did to it in the meantime is no failure.
+    # A DELETE needs nothing but to know whose it is; changes that others made in the meantime do not fail it.
     inside.file(f"{UNITS}/more.service").unlink()
     inside.good({"not": ["a config"]}, action="DELETE")
     assert inside.state("more.service") == "inactive"
@@ -597,6 +597,6 @@ def test_restarts_that_a_timeout_cut_short_are_repeated(inside: Inside) -> None:
 
 
 def test_an_unmet_condition_is_said(inside: Inside) -> None:
-    """A unit that systemd skips because of a condition is no failure."""
+    """A unit that systemd skips because of a condition does not fail the deployment."""
     config = {"web.service": {**web(), "Unit": {"ConditionPathExists": "/not/there"}}}
     assert "a condition of it is not met" in inside.good(config)["deploy_stdout"]

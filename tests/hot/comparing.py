@@ -11,7 +11,7 @@ out here, and returns a result of the same shape. It may leave parts out; the ot
 | `resources` | the same names; of each the type, state, properties, metadata, policies and nested stack |
 | `outputs` | the same names and values, and whether there is an error instead; none are told of a validated template |
 | `steps` | of each the outcome, `kept`, `replaced`, `added`, `removed`, `deliveries` and the stack |
-| `sequence` | what Heat promises to come after something else does so; more order is not a mistake |
+| `sequence` | what Heat promises to come after something else does so; more order is accepted |
 | `deliveries` | server, resource, action, and of the config the group, config, options, inputs and outputs |
 
 Of a stack that failed, how far each resource got that the failure does not concern differs from run to run.
@@ -45,7 +45,7 @@ GROUPS = {
 PLAIN = ("state", "parameters", "requires", "kept", "replaced", "added", "removed")
 OF_A_RESOURCE = ("type", "state", "requires", "properties", "metadata", "deletion_policy", "update_policy")
 OF_THE_WAY = ("state", "properties", "metadata")
-"""What depends on how far a failed stack got."""
+"""Parts of a result that depend on how far a failed stack got."""
 OF_A_CONFIG = ("name", "group", "config", "options", "outputs")
 
 CLOUD = re.compile(r"http://heat\.test|^adomainusertoken$|^http://localhost:5000")
@@ -112,15 +112,15 @@ def differences(expected: Result, got: Result) -> list[str]:
         if _is_seen_earlier(expected, got["errors"]):
             return []
         return [f"Heat takes it, and here it is refused: {got['errors']}"]
-    found = _compared(expected, got, "")
+    sentences = _compared(expected, got, "")
     for index, (step, ours) in enumerate(zip(expected.get("steps", []), got.get("steps", []), strict=False)):
         at = f"steps[{index}]"
-        found += _compared(step, ours, at)
+        sentences += _compared(step, ours, at)
         if step.get("outcome") == "error" and "errors" in ours:
-            found += [f"{at}: {each}" for each in _refused(step, ours)]
+            sentences += [f"{at}: {each}" for each in _refused(step, ours)]
         if "stack" in ours:
-            found += _compared(step.get("stack") or {}, ours["stack"] or {}, f"{at}.stack")
-    return found
+            sentences += _compared(step.get("stack") or {}, ours["stack"] or {}, f"{at}.stack")
+    return sentences
 
 
 def _is_seen_earlier(expected: Result, errors: list[dict[str, str]]) -> bool:
@@ -137,10 +137,10 @@ def _refused(expected: Result, got: Result) -> list[str]:
         return [f"Heat refuses it: {error['message']}"] if known or not STACKS.search(error["message"]) else []
     if "outcome" not in got and STACKS.search(error["message"]):  # the language has found other mistakes
         return []
-    found = []
+    sentences = []
     group = GROUPS.get(expected.get("stage", ""), "run")
     if error.get("class") not in DEFECTS and group not in {GROUPS[each["stage"]] for each in got["errors"]}:
-        found.append(f"Heat refuses it as {group}: {got['errors']}")
+        sentences.append(f"Heat refuses it as {group}: {got['errors']}")
     path = _flat(error.get("path"))
     ours = {_flat(each["path"]) for each in got["errors"]}
     if path.rpartition(".")[2] in versions.EVERY:  # of functions in one another Heat may name the outer one
@@ -156,8 +156,8 @@ def _refused(expected: Result, got: Result) -> list[str]:
     if path.startswith("if."):  # Heat forgets where the `if` stands
         ours |= {path for each in ours if each.endswith(f".{path}")}
     if path and path not in ours:
-        found.append(f"Heat says {path}: {got['errors']}")
-    return found
+        sentences.append(f"Heat says {path}: {got['errors']}")
+    return sentences
 
 
 def _flat(path: Any) -> str:
@@ -179,26 +179,26 @@ def _compared(expected: Result, got: Result, at: str) -> list[str]:
             pairs["outputs"] = tuple({**each, **dict.fromkeys(empty, "untold")} for each in pairs["outputs"])  # type: ignore[assignment]
     if "deliveries" in got:
         pairs["deliveries"] = (_deliveries(expected, loose), _deliveries(got, loose))
-    found = [
+    sentences = [
         f"{at}.{name}: {_text(ours)} instead of {_text(theirs)}"
         for name, (theirs, ours) in pairs.items()
         if name != "outputs" and _text(theirs) != _text(ours)
     ]
-    found += _maps_compared(*pairs.get("outputs", ({}, {})), f"{at}.outputs")
+    sentences += _maps_compared(*pairs.get("outputs", ({}, {})), f"{at}.outputs")
     if "sequence" in got:
-        found += [
+        sentences += [
             f"{at}.sequence: {pair} is missing" for pair in expected.get("sequence", []) if pair not in got["sequence"]
         ]
     if "resources" in got and "resources" in expected:
-        found += _maps_compared(
+        sentences += _maps_compared(
             dict.fromkeys(expected["resources"]), dict.fromkeys(got["resources"]), f"{at}.resources"
         )
         for name in got["resources"].keys() & expected["resources"].keys():
             theirs, ours = expected["resources"][name], got["resources"][name]
             if loose & {name, *ours.get("requires", [])}:
                 ours = {key: each for key, each in ours.items() if key not in OF_THE_WAY}
-            found += _resource(theirs, ours, f"{at}.resources.{name}")
-    return found
+            sentences += _resource(theirs, ours, f"{at}.resources.{name}")
+    return sentences
 
 
 def _not_reached(expected: Result, got: Result) -> set[str]:
@@ -228,7 +228,7 @@ def _of_cloud(theirs: Any, ours: Any) -> bool:
 
 def _resource(expected: Result, got: Result, at: str) -> list[str]:
     names = [name for name in OF_A_RESOURCE if name in got]
-    found = [
+    sentences = [
         f"{at}.{name}: {_text(got[name])} instead of {_text(expected.get(name))}"
         for name in names
         if _text(expected.get(name)) != _text(got[name])
@@ -237,8 +237,8 @@ def _resource(expected: Result, got: Result, at: str) -> list[str]:
         nested = got["nested"] or {}
         if expected["type"] == CHAIN and (expected.get("properties") or {}).get("concurrent") is True:
             nested = {**nested, "resources": {name: _loose(each) for name, each in nested["resources"].items()}}
-        found += _compared(expected.get("nested") or {}, nested, f"{at}.nested")
-    return found
+        sentences += _compared(expected.get("nested") or {}, nested, f"{at}.nested")
+    return sentences
 
 
 def _loose(member: Result) -> Result:

@@ -65,19 +65,19 @@ def _error(mistake: Mistake) -> dict[str, str]:
     return {"stage": mistake.kind, "path": dotted(mistake.path), "message": str(mistake)}
 
 
-def _told(made: Definition) -> dict[str, Any]:
+def _told(definition: Definition) -> dict[str, Any]:
     pseudo = {
-        "OS::stack_id": made.identity.id,
-        "OS::stack_name": made.identity.name,
-        "OS::project_id": made.identity.project,
+        "OS::stack_id": definition.identity.id,
+        "OS::stack_name": definition.identity.name,
+        "OS::project_id": definition.identity.project,
     }
     return {
-        "parameters": pseudo | {name: each.value for name, each in made.parameters.items()},
+        "parameters": pseudo | {name: each.value for name, each in definition.parameters.items()},
         "resources": {
             name: {"requires": sorted(each.requirements()), "deletion_policy": each.deletion_policy}
-            for name, each in made.resources.items()
+            for name, each in definition.resources.items()
         },
-        "outputs": {name: _output(each.value) for name, each in made.outputs.items()},
+        "outputs": {name: _output(each.value) for name, each in definition.outputs.items()},
     }
 
 

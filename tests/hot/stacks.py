@@ -15,7 +15,7 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.model.mistake import Mistake
-from heat_config_stack.cli.stack.definitions import all_mistakes
+from heat_config_stack.cli.stack.templates import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_stack.hot.loader import examine, load
 from heat_config_stack.hot.source import Source
@@ -206,29 +206,29 @@ class _Life:
             self.agent.signals = step.get("signals") or self.agent.signals
             self.agent.wait_signals = copy.deepcopy(step.get("wait_signals") or self.agent.wait_signals)
             self.events.clear()
-            found: dict[str, Any] = {"op": step["op"], "outcome": "ok"}
+            outcome: dict[str, Any] = {"op": step["op"], "outcome": "ok"}
             try:
                 self._do(step)
             except UsageError as error:
                 refused = _errors(error)
                 errors = [{**each, "stage": "lifecycle"} for each in refused["errors"]]
-                found = {"op": step["op"], "outcome": "error", "errors": errors}
+                outcome = {"op": step["op"], "outcome": "error", "errors": errors}
             root = self.session.root
             if root is None and not edges and not before and all(each["outcome"] == "error" for each in steps):
-                steps.append(found)  # there has never been a stack
+                steps.append(outcome)  # there has never been a stack
                 continue
             gone = root is None or root.record.action == "DELETE"
-            found["stack"] = self._told() if not gone else self._end()
+            outcome["stack"] = self._told() if not gone else self._end()
             after = {} if gone or root is None else dict(_ids(root))
-            found["deliveries"] = self.agent.told()
-            found["kept"] = sorted(each for each in after if before.get(each) == after[each])
-            found["replaced"] = sorted(each for each in after if each in before and before[each] != after[each])
-            found["added"] = sorted(after.keys() - before.keys())
-            found["removed"] = sorted(before.keys() - after.keys())
-            now = _edges(found["stack"])
-            found["sequence"] = _sequence([each for each in self.events if each["path"]], now | edges)
+            outcome["deliveries"] = self.agent.told()
+            outcome["kept"] = sorted(each for each in after if before.get(each) == after[each])
+            outcome["replaced"] = sorted(each for each in after if each in before and before[each] != after[each])
+            outcome["added"] = sorted(after.keys() - before.keys())
+            outcome["removed"] = sorted(before.keys() - after.keys())
+            now = _edges(outcome["stack"])
+            outcome["sequence"] = _sequence([each for each in self.events if each["path"]], now | edges)
             before, edges = after, now
-            steps.append(found)
+            steps.append(outcome)
         return {"outcome": "ok" if all(each["outcome"] == "ok" for each in steps) else "error", "steps": steps}
 
     def _end(self) -> dict[str, Any]:
@@ -301,7 +301,7 @@ def _resource(resource: Any) -> dict[str, Any]:
             value = {"!error": str(error)}
         if value is not None or name in resource.properties.data or name in resource.definition.omitted:
             properties[name] = value
-    found: dict[str, Any] = {
+    shown: dict[str, Any] = {
         "type": resource.type(),
         "state": list(resource.state),
         "requires": sorted(resource.definition.requirements()),
@@ -309,12 +309,12 @@ def _resource(resource: Any) -> dict[str, Any]:
         "deletion_policy": resource.definition.deletion_policy,
     }
     if metadata := _resolved(resource.definition.metadata, resource.stack):
-        found["metadata"] = metadata
+        shown["metadata"] = metadata
     if policy := _resolved(resource.definition.update_policy, resource.stack):
-        found["update_policy"] = policy
+        shown["update_policy"] = policy
     if resource.child is not None:
-        found["nested"] = _stack(resource.child, grouped=resource.type() in GROUPS)
-    return found
+        shown["nested"] = _stack(resource.child, grouped=resource.type() in GROUPS)
+    return shown
 
 
 def _resolved(tree: Any, stack: Stack) -> Any:
@@ -353,12 +353,12 @@ def _sequence(events: list[dict[str, Any]], edges: set[tuple[str, str]]) -> list
             mine.append([f"{path} {action}" + (f"#{count}" if count > 1 else ""), index, None, action])
         elif opened := [each for each in mine if each[3] == action and each[2] is None]:
             opened[-1][2] = index
-    found = set()
+    pairs = set()
     for one, other in sorted(edges) + [(path, path) for path in sorted(spans)]:
         for a in spans.get(one, []):
             for b in spans.get(other, []):
                 if a is not b and a[2] is not None and a[2] < b[1]:
-                    found.add((a[0], b[0]))
+                    pairs.add((a[0], b[0]))
                 elif a is not b and b[2] is not None and b[2] < a[1]:
-                    found.add((b[0], a[0]))
-    return [list(each) for each in sorted(found)]
+                    pairs.add((b[0], a[0]))
+    return [list(each) for each in sorted(pairs)]

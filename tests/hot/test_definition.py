@@ -23,7 +23,7 @@ def output(value: str, version: str = "2018-08-31", look: Look = LOOK) -> object
 
 def test_functions_without_resources_are_resolved_at_once() -> None:
     """Functions are gone, and so are conditions."""
-    made = define(
+    definition = define(
         """\
         parameters: {p: {type: comma_delimited_list, default: 'a,b'}}
         conditions: {c: {equals: [{get_param: [p, 0]}, a]}}
@@ -36,9 +36,9 @@ def test_functions_without_resources_are_resolved_at_once() -> None:
           s: {type: A, condition: {not: c}}
         """
     )
-    assert list(made.resources) == ["r"]
-    assert made.resources["r"].properties == {"x": "a-b", "y": [1, "s1"]}
-    assert made.resources["r"].metadata == {"m": '["a", "b"]'}
+    assert list(definition.resources) == ["r"]
+    assert definition.resources["r"].properties == {"x": "a-b", "y": [1, "s1"]}
+    assert definition.resources["r"].metadata == {"m": '["a", "b"]'}
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_first_version_follows_the_path_itself() -> None:
 
 def test_it_says_what_it_needs() -> None:
     """Each needed resource and attribute is listed with its function's position, and by name for the order."""
-    made = define(
+    definition = define(
         """\
         resources:
           a: {type: A}
@@ -100,12 +100,12 @@ def test_it_says_what_it_needs() -> None:
         outputs: {o: {value: {get_attr: [a]}}}
         """
     )
-    of = made.resources["c"]
+    of = definition.resources["c"]
     path = ("resources", "c", "properties", "p", 0, "get_attr")
     assert list(requires(of.properties)) == [Need("a", "x", path), Need("b", "y", (*path, 2, "get_attr"))]
     assert list(requires(of.metadata)) == [Need("a", None, ("resources", "c", "metadata", "m", "get_resource"))]
     assert of.requirements() == {"a", "b"}
-    assert list(requires(made.outputs["o"].value)) == [Need("a", "", ("outputs", "o", "value", "get_attr"))]
+    assert list(requires(definition.outputs["o"].value)) == [Need("a", "", ("outputs", "o", "value", "get_attr"))]
 
 
 def test_an_output_that_cannot_be_had_says_why_when_it_is_asked_for() -> None:

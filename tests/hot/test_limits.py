@@ -206,7 +206,7 @@ def test_work_in_work_ends_with_it() -> None:
 
 
 def test_ctrl_c_still_ends_it() -> None:
-    """A pattern that goes on for long is no reason to wait for its time limit."""
+    """The command ends at once, before the time limit of a long pattern."""
     before = signal.signal(signal.SIGINT, _interrupt), signal.getsignal(signal.SIGTERM)
     try:
         # A process sends it, as a terminal does: a thread gets no turn while a pattern is matched.

@@ -28,7 +28,7 @@ def warnings(template: str, *environments: str, **parameters: Any) -> list[str]:
 
 def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
     """Mistakes of all sections are shown, also several at one position."""
-    found = mistakes(
+    shown = mistakes(
         """\
         heat_template_version: 2018-08-31
         outputz: {}
@@ -53,7 +53,7 @@ def test_all_mistakes_are_shown_together_in_the_order_of_the_text() -> None:
           p: {value: {get_attr: [tt, value]}}
         """
     )
-    assert found == [
+    assert shown == [
         "t.yaml:2:1: outputz: The template section is invalid: outputz (did you mean outputs?)",
         "t.yaml:4:7: parameters.a.type: Invalid type (sting) (did you mean string?)",
         "t.yaml:4:20: parameters.a.defualt: Invalid key 'defualt' for parameter (a) (did you mean default?)",

@@ -50,7 +50,7 @@ def good(machine: Machine) -> Path:
 
 
 def test_a_valid_template_shows_its_parameters(machine: Machine, good: Path) -> None:
-    """Values that are needed and not given are no mistake, and hidden ones are shown to nobody."""
+    """Values that are needed and not given are accepted, and hidden ones are shown to nobody."""
     done = validate(machine, str(good))
     assert (done.code, done.err) == (0, "")
     assert done.out.splitlines() == [

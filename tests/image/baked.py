@@ -18,7 +18,7 @@ from support import tested_on
 from support.tools import need, need_builder, need_root
 
 BY_HAND = pytest.mark.skipif("TEST_MACHINE" not in os.environ, reason=tested_on.BY_HAND)
-"""Of tests that need an image, or a whole machine."""
+"""The reason of skipped tests that need an image, or a whole machine."""
 
 _HERE = Path(__file__).parent
 _PLACE = ROOT / ".venv/images"
@@ -70,8 +70,8 @@ def disk(root: Path) -> Path:
     need("mkfs.ext4", "e2fsprogs")
     need("qemu-img", "qemu-utils")
     folder = root.with_name(f"{root.name}-disk")
-    made = folder / "disk.qcow2"
-    if not made.exists():
+    image = folder / "disk.qcow2"
+    if not image.exists():
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
         raw = folder / "raw"
@@ -83,8 +83,8 @@ def disk(root: Path) -> Path:
             shutil.copy(found, folder / name)
         subprocess.run(["qemu-img", "convert", "-O", "qcow2", raw, folder / "part"], check=True)
         raw.unlink()
-        (folder / "part").rename(made)
-    return made
+        (folder / "part").rename(image)
+    return image
 
 
 def _digest(*paths: Path) -> str:

@@ -179,8 +179,8 @@ def test_the_power_goes(instance: Instance) -> None:
         before = len(instance.server.values(identity))
         machine.cut()
         took = machine.boot()
-        found = instance.result(identity)
-        code = found["deploy_status_code"]
+        outcome = instance.result(identity)
+        code = outcome["deploy_status_code"]
         print(
             f"cut {moment:.1f} s after it began (POWER_SEED={seed}), {before} results before; "
             f"booted in {took:.0f} s: {code} after that"
@@ -188,12 +188,12 @@ def test_the_power_goes(instance: Instance) -> None:
         done = machine.run("cat", f"/root/{identity}").out.split()
         if code == 0:
             assert done == ["begun", "ended"]
-            assert (found["deploy_stdout"], found["said"]) == (PRINTED, "whole")
+            assert (outcome["deploy_stdout"], outcome["said"]) == (PRINTED, "whole")
         else:
             assert code == 125
             assert done[0] == "begun"
             assert done.count("begun") == 1
-            assert "the machine went down" in found["deploy_stderr"]
+            assert "the machine went down" in outcome["deploy_stderr"]
             interrupted += 1
         if not number:
             assert "lost" not in machine.run("cat", f"/root/{identity}.lost").out, "what was not flushed is there"

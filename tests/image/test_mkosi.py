@@ -22,7 +22,7 @@ def test_the_serial_console_is_used_last() -> None:
 
 
 def test_its_packages_are_known() -> None:
-    """Of what goes into the image, Debian has all but our own package."""
+    """Debian has all packages of the image except our own."""
     need("apt-cache", "apt")
     wanted = set(content()["Packages"].split())
     known = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()

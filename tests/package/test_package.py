@@ -84,16 +84,16 @@ def read(content: tarfile.TarFile, name: str) -> str:
 def test_it_keeps_to_its_places(content: tarfile.TarFile) -> None:
     """No file is elsewhere, or can be written by others than root, and only commands can be run."""
     units = re.compile(r"(usr/)?lib/systemd/system/heat(-config-[\w-]+@?)?\.\w+")
-    for each in content.getmembers():
-        name = each.name.removeprefix("./")
-        assert (each.uname, each.gname) == ("root", "root")
-        assert each.isdir() or name.startswith(PLACES) or units.fullmatch(name), name
-        assert each.isdir() or each.isfile() or each.issym(), name
-        if each.isfile():
+    for member in content.getmembers():
+        name = member.name.removeprefix("./")
+        assert (member.uname, member.gname) == ("root", "root")
+        assert member.isdir() or name.startswith(PLACES) or units.fullmatch(name), name
+        assert member.isdir() or member.isfile() or member.issym(), name
+        if member.isfile():
             program = re.fullmatch(r"usr/bin/heat-config-\w+|.*/examples/55-heat-config", name)
-            assert each.mode == (0o755 if program else 0o644), name
-        elif each.isdir():
-            assert each.mode == 0o755, name
+            assert member.mode == (0o755 if program else 0o644), name
+        elif member.isdir():
+            assert member.mode == 0o755, name
 
 
 def test_package_has_no_trace_of_its_build(content: tarfile.TarFile) -> None:

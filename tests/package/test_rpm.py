@@ -118,16 +118,16 @@ def test_it_has_the_layout_of_the_other(bundled: str) -> None:
     theirs = {f"/usr/share/doc/heat-config-agent{bundled}/{name}" for name in DEBIAN}
     theirs.add(f"/usr/share/lintian/overrides/heat-config-agent{bundled}")
     expected = {each.removeprefix(".").removesuffix(".gz") for each in names if not each.endswith("/")} - theirs
-    found = set()
+    paths = set()
     for line in asked(package(f"rpm{bundled}"), "--qf", "[%{FILEMODES:perms} %{FILENAMES}\n]"):
         mode, _, name = line.partition(" ")
         if mode.startswith("d") or name.startswith("/usr/share/licenses/"):
             continue
         for ours, other in OTHERWISE.items():
             name = name.replace(ours, other)
-        found.add(name.removesuffix(".gz"))
+        paths.add(name.removesuffix(".gz"))
     moved = {each.replace("/usr/lib/systemd/system/", "/lib/systemd/system/") for each in expected}
-    assert found == moved
+    assert paths == moved
 
 
 def test_it_needs_what_the_project_needs(rpm: Path) -> None:

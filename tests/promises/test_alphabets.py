@@ -83,7 +83,7 @@ def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
     """Python goes by them: else nothing here is tested."""
     code = "import sys; print(sys.getfilesystemencoding())"
     environments = ({"LOCPATH": str(latin), "LC_ALL": "en_US.ISO-8859-1"}, {"LC_ALL": "C", "PYTHONUTF8": "0"})
-    found = [
+    locales = [
         subprocess.run(
             [sys.executable, "-c", code],
             env={**each, "PYTHONCOERCECLOCALE": "0"},
@@ -93,7 +93,7 @@ def test_the_locales_are_what_they_are_meant_to_be(latin: Path) -> None:
         ).stdout.strip()
         for each in environments
     ]
-    assert found == ["iso8859-1", "ascii"]
+    assert locales == ["iso8859-1", "ascii"]
 
 
 @pytest.mark.slow
@@ -245,7 +245,7 @@ print(sys.argv[2])
 
 @pytest.mark.usefixtures("machine")
 def test_whatever_hands_text_to_the_kernel_hands_over_utf_8(tmp_path: Path, alphabet: Mapping[str, str]) -> None:
-    """Of the standard library, in a program that begins with `use_utf8`."""
+    """The functions are those of the standard library, in a program that begins with `use_utf8`."""
     place = tmp_path / "plätze"
     place.mkdir()
     program = tmp_path / "calls.py"

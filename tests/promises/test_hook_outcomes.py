@@ -158,7 +158,7 @@ def test_a_hook_that_cannot_be_run_is_a_failure(machine: Machine, heat: SignalSe
 
 
 def test_a_secret_in_a_number_spoils_no_reply(machine: Machine, heat: SignalServer) -> None:
-    """Where a value that is no text holds a secret, the secret is hidden and the result delivered."""
+    """A secret in a value of another type than text is hidden, and the result is delivered."""
     reply = {"deploy_status_code": 0, "deploy_stdout": "", "deploy_stderr": "", "pin": 424242, "list": [1424242, "x"]}
     machine.hook("puppet", hook_replying(reply))
     inputs = [{"name": "pin_code", "type": "Number", "value": 424242, "hidden": True}]

@@ -153,7 +153,7 @@ def test_secrets_stay_until_the_result_is_delivered(machine: Machine, heat: Sign
 
 
 def test_files_of_other_hooks_are_removed(machine: Machine) -> None:
-    """Of a hook in a hook directory, what it has written under the deployment's id."""
+    """Files that a hook of a hook directory wrote under the deployment's id are removed."""
     folder = machine.state / "heat-config-own"
     reply = '{"deploy_stdout": "x", "deploy_stderr": "", "deploy_status_code": 0}'
     machine.hook("own", f"#!/bin/sh\nmkdir -p {folder}\ncat >{folder}/d1\ncp {folder}/d1 {folder}/d2\necho '{reply}'\n")
@@ -284,7 +284,7 @@ def test_a_result_that_is_gone_is_said_to_be(machine: Machine, heat: SignalServe
 
 
 def test_so_many_are_kept(machine: Machine) -> None:
-    """Of those that have left the metadata the newest."""
+    """The newest of the departed deployments are kept."""
     for number in range(4):
         machine.apply([deployment(f"d{number}", counting(machine, f"d{number}"))])
     machine.apply([])

@@ -158,7 +158,7 @@ def test_a_script_may_start_a_daemon(machine: Machine, heat: SignalServer, how: 
 
 
 def test_binary_output_arrives(machine: Machine, heat: SignalServer) -> None:
-    """Bytes that are no UTF-8 are replaced, and everything else arrives as it was printed."""
+    """Bytes other than UTF-8 are replaced, and everything else arrives as it was printed."""
     script = f"{SH}printf 'a\\377\\376\\000b\\r\\n\\033[1m'\nprintf '\\300\\n' >&2\n"
     script += "printf 'w\\303\\266\\303' >$heat_outputs_path.out\n"
 
@@ -171,7 +171,7 @@ def test_binary_output_arrives(machine: Machine, heat: SignalServer) -> None:
 
 
 def test_a_hundred_megabytes_are_bounded(machine: Machine, heat: SignalServer) -> None:
-    """Of output of any size its beginning, its end and the count of the rest arrive, and little is held in memory."""
+    """Beginning, end and size of output of any length arrive, and little is held in memory."""
     heat.answers.append(Answer(delay=1.5))
     script = f"{SH}echo first\nhead -c 100000000 /dev/zero | tr '\\0' x\necho\necho last\n"
 
@@ -217,7 +217,7 @@ def test_big_outputs_share_the_room(machine: Machine, heat: SignalServer) -> Non
 
 
 def test_omitted_output_is_counted_in_bytes(machine: Machine, heat: SignalServer) -> None:
-    """Of binary output too the count is that of the bytes that the script printed and nobody gets to see."""
+    """Also for binary output, the count is that of the bytes that the script printed and that are not shown."""
     text = result(machine, heat, f"{SH}head -c 3000000 /dev/zero | tr '\\0' '\\377'\n")["deploy_stdout"]
 
     assert left_out(text) + text.count("\ufffd") == 3_000_000
@@ -243,7 +243,7 @@ def test_an_output_just_within_bounds_is_whole(machine: Machine, heat: SignalSer
     ],
 )
 def test_output_other_than_a_file_counts_as_missing(machine: Machine, heat: SignalServer, make: str) -> None:
-    """A pipe, a folder, a device or nothing at all is no output, and blocks nothing."""
+    """A pipe, a folder or a device is not read, and blocks nothing."""
     script = f"{SH}{make} || exit 9\nprintf y >$heat_outputs_path.another\n"
 
     value = result(machine, heat, script, outputs=["out", "another"])

@@ -69,7 +69,7 @@ def test_a_script_is_written_byte_for_byte(machine: Machine, heat: SignalServer)
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["#!/bin/sh"], 5, True])
 def test_structure_in_place_of_a_script_fails(machine: Machine, heat: SignalServer, config: object) -> None:
-    """A structure is no script; the failure names the place."""
+    """The failure names the place."""
     value = result(machine, heat, config)
 
     assert value["deploy_status_code"] != 0
@@ -245,7 +245,7 @@ def test_the_file_of_inputs_goes_with_the_run(machine: Machine, heat: SignalServ
 
 
 def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
-    """Of the agent's own environment a script gets what a program needs to work at all, and `HEAT_*`."""
+    """From the agent's own environment, a script gets what a program needs to work at all, and `HEAT_*`."""
     kept = {"LC_TIME": "C", "no_proxy": "127.0.0.1", "HEAT_SITE": "here", "USER": "me"}
     foreign = {
         "AWS_SECRET_ACCESS_KEY": "x",
@@ -322,7 +322,7 @@ def test_the_folders_of_scripts_can_be_chosen(machine: Machine, heat: SignalServ
 
 @pytest.mark.parametrize("identity", ["../evil", "a/b", ".hidden", "a.b", "x" * 300, "ünï", "a b"])
 def test_unsafe_id_does_not_leave_its_folder(machine: Machine, heat: SignalServer, identity: str) -> None:
-    """An id that is no safe file name leads nowhere, and its deployment is carried out all the same."""
+    """An id that cannot be a file name leads nowhere, and its deployment is carried out all the same."""
     given = deployment(identity, f"{SH}printf x >$heat_outputs_path.out\n", outputs=["out"], signal=heat.url())
     before = {path for path in machine.folder.rglob("*") if machine.state not in path.parents}
 

@@ -118,7 +118,7 @@ def test_the_example_of_a_module_is_one(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_the_script_for_os_refresh_config_applies_the_list(machine: Machine) -> None:
-    """In configure.d, our 55-heat-config does what heat-agents' does: a deployment that fails is no error."""
+    """In configure.d, our 55-heat-config does what heat-agents' does: it succeeds although a deployment fails."""
     path = machine.write([deployment("good", "#!/bin/sh\n"), deployment("bad", "#!/bin/sh\nexit 1\n")])
     environment = {
         **machine.environment,

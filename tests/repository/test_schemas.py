@@ -36,7 +36,7 @@ UNSAID = {
 
 
 def test_the_schemas_are_schemas() -> None:
-    """Of the draft that they name, each with a sentence about it."""
+    """They follow the draft that they name, and each has a description."""
     assert sorted(each.name for each in FOLDER.iterdir()) == ["deployment.json", "result.json"]
     for name in ("deployment", "result"):
         value = schema(name)

@@ -32,16 +32,16 @@ def resources(tmp_path: Path) -> Path:
 
 def test_all_load_but_those_that_need_a_library(resources: Path) -> None:
     """The reason for each of the others is a library that is not installed, with the way to install it."""
-    found = plugins.load([resources])
-    reasons = [each.partition(" is not used: it needs ")[2] for each in found.disabled]
+    loaded = plugins.load([resources])
+    reasons = [each.partition(" is not used: it needs ")[2] for each in loaded.disabled]
     needed = Counter(each.partition(",")[0] for each in reasons)
     missing = {name: number for name, number in CLIENTS.items() if importlib.util.find_spec(name) is None}
     assert needed == missing
     assert all(re.search(r"not installed: install [a-z-]+ for /", each) for each in reasons)
-    assert {"OS::Cinder::Volume", "AWS::EC2::Instance", "OS::Heat::SoftwareComponent"} <= found.types.keys()
+    assert {"OS::Cinder::Volume", "AWS::EC2::Instance", "OS::Heat::SoftwareComponent"} <= loaded.types.keys()
     # Those that are carried out here, and whose classes need Heat's engine, stay ours.
-    assert not {"OS::Heat::ResourceGroup", "OS::Heat::Stack", "OS::Heat::SoftwareDeployment"} & found.types.keys()
-    assert not plugins.PARTNERS & found.types.keys()
+    assert not {"OS::Heat::ResourceGroup", "OS::Heat::Stack", "OS::Heat::SoftwareDeployment"} & loaded.types.keys()
+    assert not plugins.PARTNERS & loaded.types.keys()
 
 
 DERIVED = """

@@ -28,7 +28,7 @@ CLASS_RULES = (
     *("must be provided", "required for", "are required", "At least one of the following", "nested_stack"),
     *("Failed validating stack template", "Neither image nor bootable volume"),
 )
-"""Parts of sentences about rules of Heat's classes, which are no facts of schemas."""
+"""Parts of sentences about rules of Heat's classes, which schemas cannot express."""
 
 TYPE = known_types()
 

@@ -84,16 +84,16 @@ def copied(start: Path, folder: Path) -> Path:
 
 def operation(folder: Path, op: str, text: str) -> dict[str, Any]:
     """Return an operation on the stack in a folder."""
-    made: dict[str, Any] = {
+    step: dict[str, Any] = {
         "op": op,
         "resources": resources(folder / "log", text),
         "outputs": OUTPUTS,
         "rollback": False,
     }
     if text == BAD:
-        made["resources"]["replaced"]["properties"]["fail"] = True
-        made["rollback"] = True
-    return made
+        step["resources"]["replaced"]["properties"]["fail"] = True
+        step["rollback"] = True
+    return step
 
 
 BAD = "bad"

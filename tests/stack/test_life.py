@@ -29,10 +29,10 @@ def again(working: Working, resources: dict[str, Any], **how: Any) -> None:
 def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     """Nothing of the stack changes by it."""
     former = {"a": tried("1"), "b": tried("2", update_replace_value="x"), "c": value(3), "d": value(4)}
-    wanted = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
+    changed = {"a": tried("9"), "b": tried("2", update_replace_value="y"), "c": value(3), "e": value(5)}
     working.session.create(made(former))
     before = (working.stack / FILE).read_bytes()
-    found = working.session.preview(working.again({"resources": wanted, "outputs": {}}))
+    found = working.session.preview(working.again({"resources": changed, "outputs": {}}))
     assert {each.name: each.effect for each in found} == {
         "a": "updated",
         "b": "replaced",
@@ -43,7 +43,7 @@ def test_a_preview_says_what_an_update_then_does(working: Working) -> None:
     working.session.store.flush()
     assert (working.stack / FILE).read_bytes() == before
     ids = {name: each.uuid for name, each in working.root.resources.items()}
-    again(working, wanted)
+    again(working, changed)
     now = {name: each.uuid for name, each in working.root.resources.items()}
     assert (now["a"], now["c"]) == (ids["a"], ids["c"])
     assert now["b"] != ids["b"]

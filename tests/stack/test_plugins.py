@@ -447,13 +447,13 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
     (folder / "four.py").write_text("from heat.engine.resources.aws import ec2\n")
     (folder / "five.py").write_text("from heat.common import surely_none\n")
     (folder / "six.py").write_text("from oslo_utils import surely_none\n")
-    found = plugins.load([folder])
-    assert set(found.types) == {"My::One"}
+    loaded = plugins.load([folder])
+    assert set(loaded.types) == {"My::One"}
     part = "a part of Heat's own engine, which plug-ins cannot use here"
     resource = "one of Heat's own resources: copy it from Heat to"
     install = f"or install openstack-heat for {sys.executable}"
     nowhere = f"not installed: install nowhere-one and nowhere-two for {sys.executable}"
-    assert {each.partition(" is not used: ")[2] for each in found.disabled} == {
+    assert {each.partition(" is not used: ")[2] for each in loaded.disabled} == {
         f"it needs heat.engine.resources.openstack.base.other, {resource} {inner}/other, {install}",
         f"it needs heat.engine.resources.aws, {resource} {folder}/aws, {install}",
         f"it needs heat.common.surely_none, {part}",
@@ -461,7 +461,7 @@ def test_modules_of_a_copy_of_heats_resources(tmp_path: Path) -> None:
         f"it needs nowhere_one and nowhere_two, which are {nowhere}",
         f"it needs nowhere_two, which is not installed: install nowhere-two for {sys.executable}",
     }
-    working = Working(tmp_path, known_types(found.types))
+    working = Working(tmp_path, known_types(loaded.types))
     working.session.create(made({"r": {"type": "My::One", "properties": {"size": "3", "at": "10.0.0.1"}}}))
     assert working.states() == {"r": "CREATE_COMPLETE"}
     with pytest.raises(Invalid, match="no address"):

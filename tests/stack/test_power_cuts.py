@@ -25,12 +25,12 @@ NODES = ("a", "b", "c")
 
 
 class Moment(NamedTuple):
-    """What there is when files are flushed."""
+    """The files at a moment of a flush."""
 
     before: dict[str, bytes | None]
-    """What is on disk for certain, by file."""
+    """Content that is on disk for certain, by file."""
     after: dict[str, bytes | None]
-    """What would be if all files were flushed."""
+    """Content after a flush of all files, by file."""
     folder: Path
     """A copy of all files."""
 
@@ -121,7 +121,7 @@ class Life:
 
     @property
     def lines(self) -> list[str]:
-        """What the scripts have written."""
+        """The lines that the scripts have written."""
         return self.log.read_text().splitlines() if self.log.exists() else []
 
     def check(self, kept: dict[str, bytes | None], expected: list[str]) -> None:

@@ -49,21 +49,21 @@ def test_any_damage_is_noticed(tmp_path: Path) -> None:
     note = (tmp_path / "whole" / "stack.lock").read_bytes()
     chance = random.Random(seed("STORE_SEED"))  # noqa: S311
     for number in range(400):
-        found = bytearray(content)
-        at = chance.randrange(len(found))
+        damaged = bytearray(content)
+        at = chance.randrange(len(damaged))
         match number % 4:
             case 0:
-                del found[at:]
+                del damaged[at:]
             case 1:
-                found[at] ^= 1 << chance.randrange(8)
+                damaged[at] ^= 1 << chance.randrange(8)
             case 2:
-                end = min(at + chance.randrange(1, 900), len(found))
-                found[at:end] = bytes(end - at)
+                end = min(at + chance.randrange(1, 900), len(damaged))
+                damaged[at:end] = bytes(end - at)
             case _:
-                found[at:at] = chance.randbytes(chance.randrange(1, 50))
+                damaged[at:at] = chance.randbytes(chance.randrange(1, 50))
         folder = tmp_path / str(number)
         folder.mkdir()
-        (folder / FILE).write_bytes(found)
+        (folder / FILE).write_bytes(damaged)
         (folder / "stack.lock").write_bytes(note)
         (folder / "journal").write_bytes(b"something was run\n")
         heard: list[str] = []
@@ -114,7 +114,7 @@ def test_each_record_is_read_once(tmp_path: Path) -> None:
 
 
 def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:
-    """Of a large stack, the outline needs no more than the record of the stack itself."""
+    """The outline of a large stack needs only the record of the stack itself."""
     filled(tmp_path).close()
     store = Store(tmp_path, write=False, only=StackRecord.KIND)
     assert store.root is not None

@@ -56,6 +56,6 @@ AwEHoUQDQgAEHqMbm+kx4i/nvFQhOq8ypzP4Ve+e2UvvDw542RFBfuK/SPk0dYVQ
 4N7PeDPgS3k/brCoP9q2d+skXSNsIOULgw==
 -----END EC PRIVATE KEY-----
 """
-"""Of 127.0.0.1 and localhost, signed by itself; for these tests alone, so known to everybody.
+"""The key of 127.0.0.1 and localhost, signed by itself; for these tests alone, so known to everybody.
 
 The others are of the same key: `EXPIRED` in 2021, `ELSEWHERE` of another host, `STRANGER` as good as the first."""

@@ -407,7 +407,7 @@ class Watch:
 
 
 class _Watched:
-    """A function that is watched. It is no function itself: in a class, it is called as it is given."""
+    """A function that is watched. The object is not a function: in a class, it is called as it is given."""
 
     def __init__(
         self,
@@ -455,7 +455,7 @@ def _path(argument: object) -> str:
             return _READ_LINK(f"/proc/self/fd/{argument}")
         except OSError:
             return ""
-    return os.fsdecode(argument)  # type: ignore[arg-type]  # what is no path raises TypeError, which is heeded
+    return os.fsdecode(argument)  # type: ignore[arg-type]  # anything but a path raises TypeError, which is handled
 
 
 def begin() -> None:

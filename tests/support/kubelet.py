@@ -165,7 +165,7 @@ class Kubelet:
     def status(self, pod: Running, name: str) -> dict[str, Any]:
         state = self.state(pod, name)
         ended = {"exitCode": state.code, "reason": state.reason, "message": state.message}
-        known = {
+        status_of_pod = {
             "waiting": {"waiting": {"reason": state.reason, "message": state.message}},
             "running": {"running": {"startedAt": "2026-11-20T18:26:35Z"}},
             "ready": {"running": {"startedAt": "2026-11-20T18:26:35Z"}},
@@ -174,7 +174,7 @@ class Kubelet:
         }
         status = {
             "name": name,
-            "state": known[state.kind],
+            "state": status_of_pod[state.kind],
             "lastState": {"terminated": ended} if state.kind == "resting" else {},
             "ready": state.kind == "ready",
             "restartCount": state.restarts,
@@ -198,7 +198,7 @@ class Kubelet:
 
     def contained(self, pod: Running, name: str) -> tuple[dict[str, Any], State]:
         state = self.state(pod, name)
-        found = {
+        paths = {
             "id": self.identity(pod, name),
             "podSandboxId": self.identity(pod, ""),
             "metadata": {"name": name, "attempt": state.restarts},
@@ -209,7 +209,7 @@ class Kubelet:
             "labels": {"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": pod.uid},
             "annotations": {"io.kubernetes.container.restartCount": str(state.restarts)},
         }
-        return found, state
+        return paths, state
 
 
 def can_be_asked(driver: Driver, kubelet: Kubelet, *sources: str) -> None:

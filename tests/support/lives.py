@@ -45,7 +45,7 @@ class Shape:
     salt: int = 0
     """With another one, the random value is."""
     members: int = 1
-    """Of a group."""
+    """Members of a group."""
     extras: frozenset[str] = frozenset()
     """The deployments that are not always there."""
     waits: int = 1
@@ -112,7 +112,7 @@ def _some(chance: random.Random) -> frozenset[str]:
 def _change(chance: random.Random, shape: Shape, text: str) -> list[Step]:
     """Return one thing that is asked of a stack, and what has to follow it."""
     apply = chance.random() < 0.5
-    wanted = replace(
+    changed = replace(
         shape,
         text=chance.choice((shape.text, text)),
         swap=shape.swap + chance.randint(0, 1),
@@ -123,12 +123,12 @@ def _change(chance: random.Random, shape: Shape, text: str) -> list[Step]:
     )
     match chance.choice(("update", "update", "rollback", "failure", "rest")):
         case "update":
-            return [Step(UPDATE, wanted, rollback=chance.random() < 0.5, apply=apply)]
+            return [Step(UPDATE, changed, rollback=chance.random() < 0.5, apply=apply)]
         case "rollback":  # the text is another one, so that the script which fails does run
-            return [Step(UPDATE, replace(wanted, text=text, fails=True), rollback=True, apply=apply)]
+            return [Step(UPDATE, replace(changed, text=text, fails=True), rollback=True, apply=apply)]
         case "failure":
-            bad = Step(UPDATE, replace(wanted, text=text, fails=True), apply=apply)
-            return [bad, Step(UPDATE, wanted, apply=not apply)]
+            bad = Step(UPDATE, replace(changed, text=text, fails=True), apply=apply)
+            return [bad, Step(UPDATE, changed, apply=not apply)]
         case _:
             return [Step(SUSPEND, shape), Step(RESUME, shape)]
 
@@ -396,17 +396,17 @@ class Place:
     def come_to(self) -> Come:
         """Return what the stack has come to since this was asked last, and hold what is shown of it to the promises."""
         action, status, _ = self.state()
-        known = self._shown(bool(action))
+        shown = self._shown(bool(action))
         lines = self.lines()
         new, self._read = lines[self._read :], len(lines)
         values: dict[str, str] = {}
         ran = Counter(" ".join((*each[:4], _named(values, each[4]) if each[0] == "begun" else each[4])) for each in new)
-        outputs = known.get("outputs", {})
+        outputs = shown.get("outputs", {})
         if "random" in outputs:
             outputs["random"] = "RANDOM" if re.fullmatch(r"\w{24}", str(outputs["random"])) else outputs["random"]
         return Come(
             f"{action}_{status}" if action else "",
-            tuple(sorted(known.get("resources", []))),
+            tuple(sorted(shown.get("resources", []))),
             outputs,
             ran,
             tuple(sorted(each.name for each in self._made.iterdir())),

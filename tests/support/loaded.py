@@ -36,7 +36,7 @@ STARTED = {"LANG": "C.UTF-8", "TZ": "UTC"}
 """The variables of a command that are heeded when Python starts, as all tests have them."""
 
 _CLONE_NEWNS = 0x00020000
-"""Of setns(2), the mounts."""
+"""The flag of setns(2) for mounts."""
 
 _HEEDED = ("PYTHON", "LD_", "COVERAGE_", "FAKETIME", "LC_", *STARTED)
 """The prefixes of such variables."""

@@ -163,15 +163,15 @@ class Machine:
 
     def processes(self) -> list[psutil.Process]:
         """Return the processes of our runs: those whose environment or command line names our state directory."""
-        found, place = [], os.fsencode(self.state)
+        ids, place = [], os.fsencode(self.state)
         for pid in psutil.pids():  # after each test: read as it is, which takes a third of psutil's time
             try:
                 words = b"".join(Path(f"/proc/{pid}/{name}").read_bytes() for name in ("cmdline", "environ"))
                 if pid != os.getpid() and place in words:
-                    found.append(psutil.Process(pid))
+                    ids.append(psutil.Process(pid))
             except (OSError, psutil.NoSuchProcess):
                 continue
-        return found
+        return ids
 
     def end(self) -> None:
         """End whatever is still running."""

@@ -28,7 +28,7 @@ from heat_config_agent.cli import config, log, show, status
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state import journal
-from heat_config_stack.cli import stack
+from heat_config_stack.cli.stack import commands
 from heat_config_stack.records import store
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _stack(machine: Machine, *words: str) -> str:
 def _parser() -> ArgumentParser:
     """Return the parser of the commands about stacks: to make it takes longer than most of them."""
     parser = ArgumentParser()
-    stack.add(parser.add_subparsers())
+    commands.add(parser.add_subparsers())
     return parser
 
 
@@ -238,9 +238,9 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
     Of several deployments the first is shown as text, the last as JSON.
     """
     try:
-        known = list(journal.read(place))
+        entries = list(journal.read(place))
     except AgentError:
-        known = []
+        entries = []
     settings = machine.config if machine.config and machine.config.exists() else None
     usual = {
         "state_dir": place,
@@ -256,10 +256,10 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
         yield "status", printed(status.run, options)
         if settings:
             yield "config", printed(config.run, options)
-        if known:
-            options.id = known[-1 if as_json else 0]
+        if entries:
+            options.id = entries[-1 if as_json else 0]
             yield f"show {options.id}", printed(show.run, options)
-    printed_by_it = place / "runs" / (known[-1] if known else "") / "stdout"
+    printed_by_it = place / "runs" / (entries[-1] if entries else "") / "stdout"
     if printed_by_it.is_file() and printed_by_it.stat().st_size < MUCH:
         yield f"log {options.id}", printed(log.run, options)
 

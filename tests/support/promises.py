@@ -382,7 +382,7 @@ class World:
 
     def _leaks(self) -> list[str]:
         """Return where secrets are that must not be there."""
-        found = []
+        leaks = []
         sample = self.chance.sample(sorted(self.entries()), min(2, len(self.entries())))
         commands = self._listed(
             [["status"], ["status", "--json"]]
@@ -397,19 +397,19 @@ class World:
                 places = dict(seen)
                 if secret == each.secrets[0]:  # with which Heat is spoken to: no tool is given it
                     places["the surroundings of a run"] = surroundings
-                found += [
+                leaks += [
                     f"{each.id}: {secret} is in {place}"
                     for place, text in places.items()
                     if any(form in text for form in forms(secret))
                 ]
-        found += [
+        leaks += [
             f"a core file: {path}"
             for path in below(self.machine.folder)
             if path.name.startswith("core") and path.is_file()
         ]
         names = (kill_points.VARIABLE, kill_points.INJECTED)
-        found += [f"{each} is in the surroundings of a run" for each in names if each in surroundings]
-        return found
+        leaks += [f"{each} is in the surroundings of a run" for each in names if each in surroundings]
+        return leaks
 
     def _listed(self, commands: list[list[str]]) -> str:
         """Return what commands print that only look, all run by one process: most of what each takes is its start."""

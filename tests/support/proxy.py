@@ -68,7 +68,7 @@ class Exchange:
     """One request, and the connection on which it came."""
 
     def __init__(self, proxy: Proxy, client: socket.socket, request: Request | None) -> None:
-        """Of a connection on which nothing has been read yet, there is no request."""
+        """Begin without a request, because nothing has been read yet."""
         self.client = client
         self.keep = False
         """True if more requests may come on this connection after the answer."""

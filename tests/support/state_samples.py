@@ -88,7 +88,7 @@ def write(target: Path) -> None:
         try:
             _write_stacks(machine)
             _write_deployments(machine, heat, away, daemon)
-            left_out = shutil.ignore_patterns("*lock", "git")  # what is fetched again is no state
+            left_out = shutil.ignore_patterns("*lock", "git")  # fetched files are not part of the state
             shutil.copytree(machine.state, target / "state", symlinks=True, ignore=left_out)
             here = {
                 "folder": str(machine.folder),

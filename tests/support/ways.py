@@ -40,7 +40,7 @@ def known(folder: Path, *certificates: str) -> Path:
 
 
 def trouble(asked: Callable[[], object]) -> str:
-    """Return why there is no answer, of which the URL is no part."""
+    """Return why there is no answer, without the URL."""
     with pytest.raises(UnreachableError) as raised:
         asked()
     assert SECRET not in str(raised.value)

@@ -45,7 +45,7 @@ _COMPILED = _HERE.parents[1] / ".venv/machine-code"
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _NUMBERS = count(1)
 _CLONE_NEWNET = 0x40000000
-"""Of setns(2), a network namespace."""
+"""The flag of setns(2) for a network namespace."""
 
 
 class Booted:

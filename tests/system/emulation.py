@@ -28,8 +28,8 @@ def arm64() -> Iterator[None]:
         if done.returncode:
             pytest.skip("the kernel of this machine has no binfmt_misc, by which it learns who emulates programs")
         try:
-            known = Path(folder, _NAME)
-            ours = not known.exists() and not any(Path(folder).glob("*aarch64*"))
+            registration = Path(folder, _NAME)
+            ours = not registration.exists() and not any(Path(folder).glob("*aarch64*"))
             if ours:
                 words = b":".join([b"", _NAME.encode(), b"M", b"0", _HEADER, _MASK, qemu.encode(), b"F"])
                 Path(folder, "register").write_bytes(words)
@@ -37,6 +37,6 @@ def arm64() -> Iterator[None]:
                 yield
             finally:
                 if ours:
-                    known.write_bytes(b"-1")
+                    registration.write_bytes(b"-1")
         finally:
             subprocess.run(["umount", folder], check=True)

@@ -42,7 +42,7 @@ _ENGINE = releases.environment()
 _PYTHON = _ENVIRONMENT / "bin/python"
 _SERVICES = _HERE / "openstack_services.py"
 _NUMBERS = count(1)
-"""Of questions, so that each gets its own answer, also where a test was interrupted while it waited for one."""
+"""Numbers of questions, so that each gets its own answer, also after a test that was interrupted."""
 _PROGRAMS = ("heat-manage", "keystone-manage", "swift-proxy-server", "zaqar-server", "openstack")
 _PORTS = (
     *("keystone", "heat", "cfn", "engine", "engine-cfn", "swift", "swift-account", "swift-container", "swift-object"),
@@ -120,7 +120,7 @@ class Resource:
     status: str
     reason: str
     attributes: dict[str, Any]
-    """Of a deployment: deploy_stdout, deploy_stderr, deploy_status_code, and its outputs."""
+    """Return deploy_stdout, deploy_stderr, deploy_status_code and the outputs of a deployment."""
     physical: str
     """The id outside of the stack."""
 

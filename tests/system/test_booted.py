@@ -66,12 +66,12 @@ def test_nothing_is_left() -> None:
 
 def left(owner: int, mark: str) -> list[str]:
     """Return what there is of an owner's machines: processes, and what they are accounted to."""
-    found = [str(path) for path in below(Path("/sys/fs/cgroup")) if path.name.startswith(f"heat-config-{owner}-")]
+    leftovers = [str(path) for path in below(Path("/sys/fs/cgroup")) if path.name.startswith(f"heat-config-{owner}-")]
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
         if mark in words or any(word.endswith(f"heat-config-{owner}-1") for word in words):
-            found.append(" ".join(words))
-    return found
+            leftovers.append(" ".join(words))
+    return leftovers

@@ -40,20 +40,20 @@ def test_an_isolated_run_has_a_scope_and_nothing_else_of_the_machine(machine: Bo
     )
     options = {"isolate": ALL}
     assert apply(machine, deployment("i1", script, outputs=["apart", "asked"], options=options)).code == 0
-    found = shows(machine, "i1")
-    stderr = found["result"]["deploy_stderr"]
+    shown = shows(machine, "i1")
+    stderr = shown["result"]["deploy_stderr"]
     assert stderr.count("No such file") == 3
     assert stderr.count("Read-only file system") == 3
     assert "remount" in stderr or "permission denied" in stderr
     assert not (machine.disk / "opt/made").exists()
-    assert set(found["result"]["apart"].split()) & set(machine.run("sh", "-c", apart).out.split()) == set()
-    assert found["result"]["asked"].strip() in ("running", "degraded")  # services of the machine answer it
-    assert found["isolated"] == "network, home, tmp, system=strict"
+    assert set(shown["result"]["apart"].split()) & set(machine.run("sh", "-c", apart).out.split()) == set()
+    assert shown["result"]["asked"].strip() in ("running", "degraded")  # services of the machine answer it
+    assert shown["isolated"] == "network, home, tmp, system=strict"
     [left] = running(machine, "sleep", "1010")
-    assert left in machine.run("cat", f"/sys/fs/cgroup/heat.slice/{found['scope']}/cgroup.procs").out.split()
+    assert left in machine.run("cat", f"/sys/fs/cgroup/heat.slice/{shown['scope']}/cgroup.procs").out.split()
     assert machine.run("nsenter", "--target", left, "--mount", "cat", "/tmp/mine").out == "mine\n"
     assert not (machine.disk / "tmp/mine").exists()
-    assert machine.run("systemctl", "stop", found["scope"]).code == 0
+    assert machine.run("systemctl", "stop", shown["scope"]).code == 0
     assert running(machine, "sleep", "1010") == []
 
 

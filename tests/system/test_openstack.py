@@ -121,15 +121,15 @@ def test_nothing_is_left(cloud: Lab) -> None:
 
 def left(folder: str) -> list[str]:
     """Return the processes of a cloud."""
-    found = []
+    leftovers = []
     for process in psutil.process_iter():
         try:
             words = [*process.cmdline(), process.cwd()]
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             continue
         if any(folder in word for word in words):
-            found.append(" ".join(words))
-    return found
+            leftovers.append(" ".join(words))
+    return leftovers
 
 
 def fetch(cloud: Lab, settings: dict[str, Any]) -> dict[str, Any]:

@@ -61,15 +61,15 @@ def test_a_run_has_a_scope_of_its_own(machine: Booted) -> None:
     listing = "env\nls -l /proc/self/fd\ncat /proc/self/cgroup\n"
     done = apply(machine, deployment("d/1 é", DAEMON.format(1001) + listing, name="web\nserver"))
     assert (done.code, done.err) == (0, "")
-    found = shows(machine, "d/1 é")
-    scope = found["scope"]
+    properties = shows(machine, "d/1 é")
+    scope = properties["scope"]
     [left] = running(machine, "sleep", "1001")
     assert shown(machine, "ControlGroup", scope) == f"/heat.slice/{scope}"
     assert shown(machine, "Description", scope) == "Heat deployment web?server (CREATE)"
     assert shown(machine, "ActiveState", scope) == "active"
     assert left in machine.run("systemctl", "status", "--no-pager", "heat.slice").out
     assert f"{scope}; 1 alive" in machine.run("heat-config-agent", "show", "d/1 é").out
-    printed = found["result"]["deploy_stdout"]
+    printed = properties["result"]["deploy_stdout"]
     assert f"::/heat.slice/{scope}\n" in printed
     assert "INVOCATION_ID" not in printed
     assert "SYSTEMD" not in printed
@@ -218,7 +218,7 @@ def test_the_machine_is_rebooted_in_the_middle_of_runs(service: Booted) -> None:
 
 
 def test_stopping_the_agent_ends_nothing(service: Booted) -> None:
-    """Runs are no part of its service; the next one finds them where they are."""
+    """Runs do not belong to its service; the next agent finds them where they are."""
     deploy(service, deployment("d1", "#!/bin/sh\nwhile ! test -e /root/go; do sleep 0.1; done\n"))
     start(service)
     eventually(service, lambda: state_of(service, "d1") == "running")

@@ -22,18 +22,18 @@ AFTER = f"[Unit]\nWants={SETTLED}\nAfter={SETTLED}\n[Service]\nType=oneshot\nExe
 @pytest.fixture(scope="module")
 def machine() -> Iterator[Booted]:
     """A machine with the daemon, which has one failed deployment when a unit waits for the target."""
-    with booted() as found:
-        units = found.disk / "etc/systemd/system"
+    with booted() as booted_machine:
+        units = booted_machine.disk / "etc/systemd/system"
         for unit in (UNIT, *UNIT.parent.glob("heat-config-settled.*")):
             (units / unit.name).write_text(unit.read_text())
         (units / "after.service").write_text(AFTER)
-        (found.disk / "etc/heat-config-agent").mkdir()
-        (found.disk / "etc/heat-config-agent/agent.conf").write_text(f"{SETTINGS}console = /dev/console\n")
+        (booted_machine.disk / "etc/heat-config-agent").mkdir()
+        (booted_machine.disk / "etc/heat-config-agent/agent.conf").write_text(f"{SETTINGS}console = /dev/console\n")
         script = "#!/bin/sh\nwhile ! test -e /root/go; do sleep 0.05; done\nexit 3\n"
-        deploy(found, deployment("d1", script, inputs={"deploy_stack_id": "shop/1f2e"}))
-        assert found.run("systemctl", "daemon-reload").code == 0
-        assert found.run("systemctl", "start", "--no-block", "after.service").code == 0
-        yield found
+        deploy(booted_machine, deployment("d1", script, inputs={"deploy_stack_id": "shop/1f2e"}))
+        assert booted_machine.run("systemctl", "daemon-reload").code == 0
+        assert booted_machine.run("systemctl", "start", "--no-block", "after.service").code == 0
+        yield booted_machine
 
 
 def test_the_target_is_reached_when_everything_is_done(machine: Booted) -> None:

@@ -62,17 +62,17 @@ def test_an_idle_poll(cloud: Lab, sites: Sites) -> None:
     """Over each transport, a poll that finds nothing new is one request; nobody logs in for it."""
     time.sleep(5 * INTERVAL)  # the last result has been sent, what that has changed been read, and nothing more came
     since, deadline = cloud.now(), time.monotonic() + pace.seconds(60)
-    found: dict[str, list[Arrived]] = {}
-    while min(map(len, found.values()), default=0) < 3 and time.monotonic() < deadline:
+    requests: dict[str, list[Arrived]] = {}
+    while min(map(len, requests.values()), default=0) < 3 and time.monotonic() < deadline:
         time.sleep(3 * INTERVAL)
-        found = {
+        requests = {
             service: [each for each in cloud.requests(service, since) if each.agent.startswith("heat-config-agent")]
             for service, _, _ in POLLS.values()
         }
     asked = [each for each in cloud.requests("keystone", since) if each.agent.startswith("heat-config-agent")]
     assert asked == []
     for transport, (service, verb, status) in POLLS.items():
-        arrived = found.pop(service)
+        arrived = requests.pop(service)
         assert {(each.verb, each.status) for each in arrived} == {(verb, status)}, transport
         assert len(arrived) >= 3, transport
         assert all(later.at - each.at > INTERVAL / 2 for each, later in pairwise(arrived)), transport

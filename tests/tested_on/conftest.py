@@ -16,7 +16,7 @@ class Found(Protocol):
 
 
 @pytest.fixture
-def found(request: pytest.FixtureRequest) -> Found:
+def tell_found(request: pytest.FixtureRequest) -> Found:
     """Say what exactly was there, for the table."""
 
     def note(words: str) -> None:

@@ -32,7 +32,7 @@ NAMES = {**{version: f"Heat {version.partition('.')[0]}" for version in releases
 @pytest.mark.parametrize(
     "version", [pytest.param(each, id=name, marks=pytest.mark.tested_on("heat", name)) for each, name in NAMES.items()]
 )
-def test_a_life_with_every_heat(found: Found, version: str) -> None:
+def test_a_life_with_every_heat(tell_found: Found, version: str) -> None:
     """The test of the lifecycle passes as it is, with each release."""
     hindered = releases.install(version) if version else ""
     if hindered:
@@ -51,4 +51,4 @@ def test_a_life_with_every_heat(found: Found, version: str) -> None:
     assert passed == ["2"], done.stdout[-1000:]  # none of them was skipped
     python = releases.environment(version) / "bin/python"
     said = subprocess.run([python, "-c", VERSIONS], capture_output=True, text=True, check=True).stdout
-    found(said.strip())
+    tell_found(said.strip())

@@ -22,7 +22,7 @@ WORKERS = os.environ.get("WORKERS", "2")
 @pytest.mark.parametrize(
     "version", [pytest.param(each, marks=pytest.mark.tested_on("python", f"Python {each}")) for each in SUPPORTED]
 )
-def test_every_supported_python(found: Found, version: str) -> None:
+def test_every_supported_python(tell_found: Found, version: str) -> None:
     """All tests of modules pass, none is skipped for the sake of the version, and no warning is raised."""
     python = interpreter(version)
     if python is None:
@@ -36,4 +36,4 @@ def test_every_supported_python(found: Found, version: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     passed = re.findall(r"(\d+) passed", done.stdout)[-1]
     exact = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    found(f"{exact}, {passed} tests")
+    tell_found(f"{exact}, {passed} tests")

@@ -69,7 +69,7 @@ ABSENT = {
         for subject, where in SYSTEMS.items()
     ],
 )
-def test_package_works_on_every_release(found: Found, release: str, architecture: str) -> None:
+def test_package_works_on_every_release(tell_found: Found, release: str, architecture: str) -> None:
     """On each, with its own Python and modules: by the daemon and by a command that is called once."""
     deb = package("deb")
     with contextlib.ExitStack() as stack:
@@ -92,7 +92,7 @@ def test_package_works_on_every_release(found: Found, release: str, architecture
         done = machine.run("python3", "-IWerror", "-c", LOADED, seconds=300)
         assert (done.code, done.err) == (0, "")
         systemd = machine.run("systemctl", "--version").out.split()[1]
-        found(f"systemd {systemd}, {machine.run('python3', '-c', VERSIONS, seconds=300).out.strip()}")
+        tell_found(f"systemd {systemd}, {machine.run('python3', '-c', VERSIONS, seconds=300).out.strip()}")
 
 
 @BY_HAND

@@ -20,14 +20,14 @@ def test_a_valid_document_becomes_a_stack(valid_document: tuple[Path, dict[str, 
     folder, verdict = valid_document
     wish = reader.Wish({}, {}, {}, FACTS)
     try:
-        made = reader.define(str(folder / verdict["file"]), wish, Identity("service", "1"))
+        definition = reader.define(str(folder / verdict["file"]), wish, Identity("service", "1"))
     except UsageError:  # it lacks a value, a file or a node, or has types only
         return
-    validation.check(made, known_types())
-    assert all(node.attributes().keys() >= {"tosca_id", "tosca_name"} for node in made.nodes.values())
-    stored = json.loads(json.dumps(made.source))
-    assert loader.load(stored, Identity("service", "1")) is made, "an unchanged service is compiled once"
+    validation.check(definition, known_types())
+    assert all(node.attributes().keys() >= {"tosca_id", "tosca_name"} for node in definition.nodes.values())
+    stored = json.loads(json.dumps(definition.source))
+    assert loader.load(stored, Identity("service", "1")) is definition, "an unchanged service is compiled once"
     again = loader.load(stored, Identity("service", "2"))
     assert again.source == stored
-    assert [*again.resources] == [*made.resources]
-    assert again.nodes.keys() == made.nodes.keys()
+    assert [*again.resources] == [*definition.resources]
+    assert again.nodes.keys() == definition.nodes.keys()

@@ -87,7 +87,7 @@ def test_a_value_that_an_input_gives_has_to_fit(
 
 
 def test_properties_of_capabilities_have_to_fit(tmp_path: Path) -> None:
-    """A text is no level; a value that is not there is not checked."""
+    """A text is refused as a level; a missing value is not checked."""
     path = tmp_path / "service.yaml"
     ((code, text),) = mistakes(path, {"level": "high"}, "{ get_input: level }")
     assert code == "value"

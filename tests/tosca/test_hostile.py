@@ -22,7 +22,7 @@ SECONDS = 1.0
 """Seconds of a processor for one document at most, on a machine with nothing else to do."""
 
 KILOBYTES = 200_000
-"""Of memory at most."""
+"""Memory that a command may take."""
 
 
 _MEASURED = """

@@ -127,7 +127,7 @@ def test_an_export_says_that_the_inner_nodes_have_their_own_order(tmp_path: Path
 
 
 def test_artifacts_are_copied_before_a_workflow_creates_nodes(machine: Machine) -> None:
-    """They are no operations: they are there before the first one, and removed with their node."""
+    """Artifacts are there before the first operation, and are removed with their node."""
     there, log, state = machine.folder / "new/placed", machine.folder / "log", ["--state-dir", str(machine.state)]
     (machine.folder / "a.sh").write_text(f"#!/bin/bash\ncat {there} >{log}\n")
     (machine.folder / "text").write_text("artifact\n")

@@ -72,7 +72,7 @@ def service(machine: Machine, tmp_path: Path) -> Service:
 
 
 def test_output_that_did_not_come_is_warned_of(service: Service) -> None:
-    """What people read is null, and they are told why; an attribute that was set keeps its value."""
+    """People read null, and are told why; an attribute that was set keeps its value."""
     done = service.apply("export number=7 names='[]'")
     assert done.code == 0
     assert "warning: app.create: the output text did not come" in done.err

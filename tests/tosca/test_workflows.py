@@ -208,7 +208,7 @@ def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
 
 @pytest.mark.parametrize("operation", DEPLOYED)
 def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
-    """Of a service with a workflow of its own for that."""
+    """The service has a workflow of its own for the deployment."""
     shop.kill_at(operation, "apply")
     assert shop.run("apply").code == 0
     assert shop.lines() == DEPLOYED

@@ -21,16 +21,16 @@ def verdicts(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     return [(folder, json.loads(line)) for line in lines]
 
 
-def difference(verdict: dict[str, Any], found: Checked) -> str:
+def difference(verdict: dict[str, Any], checked: Checked) -> str:
     """Return how an answer differs from a verdict; nothing where it does not."""
-    has = [(mistake.code, mistake.place.line if mistake.place else None) for mistake in found.mistakes]
+    has = [(mistake.code, mistake.place.line if mistake.place else None) for mistake in checked.mistakes]
     if verdict["valid"] == bool(has):
-        return f"it is {'valid' if verdict['valid'] else 'not valid'}: {found.mistakes}"
+        return f"it is {'valid' if verdict['valid'] else 'not valid'}: {checked.mistakes}"
     wanted = [verdict["wants"]] if "wants" in verdict else verdict.get("mistakes") or []
     missing = [mistake for mistake in wanted if (mistake["code"], mistake["line"]) not in has]
     if missing:
         return f"{missing} is not among {has}"
-    for key, mistakes in (("warnings", found.warnings), ("open", found.open)):
+    for key, mistakes in (("warnings", checked.warnings), ("open", checked.open)):
         codes = {mistake.code for mistake in mistakes}
         if not set(verdict.get(key, ())) <= codes:
             return f"{key}: {verdict[key]} is not among {codes}"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__
-from heat_config_agent.cli import command_line, progress, shortcut, state_options, terminal
-from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.cli import command_line, progress, shortcut, terminal
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, VERSIONS, apply_template, is_template, settings_of
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
@@ -22,7 +21,7 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.runs import tools
-from heat_config_agent.settings import effective, schema
+from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
@@ -71,102 +70,11 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 """Exit codes that callers of heat-agents' 55-heat-config do not expect."""
 
 
-_RUBBISH = 200_000
-"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
-
-
-TEMPLATE = (
-    Option("--environment", "with a template: an environment file; may be repeated", "FILE", repeated=True, short="-e"),
-    Option("--parameter", "with a template: the value of a parameter; may be repeated", "NAME=VALUE", repeated=True),
-    Option(
-        "--parameter-file",
-        "with a template: a parameter whose value is in a file; may be repeated",
-        "NAME=PATH",
-        repeated=True,
-    ),
-    Option(
-        "--attribute",
-        "with a template: an attribute of a resource that needs a cloud; may be repeated",
-        "RESOURCE.NAME=VALUE",
-        repeated=True,
-    ),
-    Option(
-        "--input",
-        "with a template: the same as --parameter, for inputs of a service template",
-        "NAME=VALUE",
-        repeated=True,
-    ),
-    Option("--inputs", "with a service template: a YAML file with inputs; may be repeated", "FILE", repeated=True),
-    Option(
-        "--substitute",
-        "with a service template: the template that stands in the place of a node; may be repeated",
-        "NODE=FILE",
-        repeated=True,
-    ),
-    Option("--name", "with a template: the name of the stack (default: the name of the file)", "STACK"),
-    Option(
-        "--server",
-        "with a template: carry out only the deployments of this server (every server is this machine)",
-        "NAME",
-    ),
-    Option("--user-data", "with a template: carry out the scripts in the user_data of servers, once for each"),
-    Option("--rollback", "with a template: return to the state before if something fails"),
-)
-"""The options for templates only, in the order of `--help`."""
-
-OPTIONS = (
-    Option("--plan", "show each step and its reason, and run nothing"),
-    Option("--only", "apply only this deployment; may be repeated", "NAME|ID", repeated=True),
-    Option(
-        "--json",
-        "print one JSON object instead of text; with a template, print one for each event, and then the stack",
-    ),
-    *state_options.STATE,
-    state_options.HOOKS,
-    Option(
-        "--timeout",
-        "timeout of deployments that do not set their own "
-        f"(default {schema.number('time_limit'):g}; 0 means no timeout)",
-        "SECONDS",
-        read=seconds,
-    ),
-    Option(
-        "--grace",
-        f"time between TERM and KILL after a timeout (default {schema.number('grace'):g})",
-        "SECONDS",
-        read=seconds,
-    ),
-    Option(
-        "--deliver-for",
-        "how long to retry the delivery of a result before leaving it to the next run "
-        f"(default {effective.DELIVERY_SECONDS:g})",
-        "SECONDS",
-        read=seconds,
-    ),
-    Option("--signature", "the signature of the tree that FILE is in, as heat-config-agent follow has kept it", "FILE"),
-    Option("--ca-file", "certificates to trust when delivering results", "FILE"),
-    *TEMPLATE,
-)
-"""In the order of `--help`."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    gc.set_threshold(_RUBBISH)
     options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
     at_first = shortcut.inputs(arguments, os.environ)
-    settings = effective.make(
-        os.environ,
-        config=options.config,
-        state=options.state_dir,
-        overrides=effective.Overrides(
-            hooks=tuple(options.hooks_dir),
-            limit=options.timeout,
-            grace=options.grace,
-            delivery=options.deliver_for,
-            ca_file=options.ca_file,
-        ),
-    )
+    settings = settings_of(options)
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
     has_folder = any(os.path.isdir(each) for each in options.file)  # noqa: PTH112
@@ -174,8 +82,8 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
-        return _apply_template(settings, options, None)
+    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_template(options.file[0])):
+        return apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
@@ -184,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
         if not any(map(_reads_as_template, sources)):
             return _refused(error, as_json=options.json)
     if not documents or any(metadata.is_template(document.content) for document in documents):
-        return _apply_template(settings, options, sources[0].content)
+        return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
     if metadata.lacks_ids(documents):
@@ -208,10 +116,6 @@ def main(arguments: Sequence[str]) -> int:
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
-
-
-_SERVICE = "tosca_definitions_version"
-"""The first key of service templates."""
 
 
 def _is_packed(name: str) -> bool:
@@ -250,46 +154,12 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
     return ExitCode.USAGE
 
 
-def is_service(name: str) -> bool:
-    """Return whether a file is certainly a service template, as its first key says, before all of it is read."""
-    try:
-        if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
-            return False
-        with open(name, "rb") as file:
-            head = file.read(_HEAD)
-    except (OSError, ValueError):
-        return False
-    if _SERVICE.encode() not in head:
-        return False
-    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
-    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
-    return first.startswith(f"{_SERVICE}:".encode())
-
-
-_HEAD = 4096
-"""The bytes of a file among which the first key of a service template usually is."""
-
-
 def _reads_as_template(source: Named) -> bool:
     """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
         return False
-    versions = (b"heat_template_version", b"tosca_definitions_version")
     lines = source.content.splitlines()
-    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(versions) for line in lines)
-
-
-def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
-    """Create or update the stack of a template."""
-    if len(options.file) != 1 or options.file == ["-"]:
-        raise UsageError(
-            "a template cannot be applied together with other files, or from standard input", hint="name one file"
-        )
-    if options.only:
-        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
-    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
-
-    return stack_package.apply(settings, options.file[0], options, content)
+    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(VERSIONS) for line in lines)
 
 
 def parser() -> argparse.ArgumentParser:

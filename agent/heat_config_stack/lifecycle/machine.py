@@ -22,8 +22,8 @@ from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.state import lock, record_file
-from heat_config_hooks import processes, protocol
+from heat_config_agent.state import record_file
+from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import World
@@ -102,9 +102,8 @@ class ThisMachine:
     """The servers of a stack."""
 
     def __init__(self, folder: Path, settings: Settings, report: Report) -> None:
-        """Use a stack's folder as a state directory. Raises AgentError."""
-        self._held = contextlib.ExitStack()
-        self._held.enter_context(lock.held(folder))
+        """Use a stack's folder as a state directory, whose lock the caller holds. Raises AgentError."""
+        files.make_directory(folder, durable=True)
         self._folder = folder
         self._settings, self._report = settings, report
         self._parallel = max(int(settings.number("parallel")), 1)
@@ -140,12 +139,11 @@ class ThisMachine:
         self._gone: list[Document] = []
 
     def close(self) -> None:
-        """Write everything to disk, and release the folder."""
+        """Write everything to disk."""
         self._applier.settle()
         self._journal.close()
         self._inbox.close()
         self._announcer.close()
-        self._held.close()
 
     # The interface for stacks.
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Unresolved
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.exception import HeatException, UpdateReplace
@@ -42,6 +43,8 @@ class Change:
     """The resource as it exists; None if it does not."""
     inner: tuple[Change, ...] = ()
     """The effects on the resources of a child stack that is updated."""
+    after: Mapping[str, Json] | None = None
+    """The definition to which an existing resource is brought, in its stored form; None if parts are known later."""
 
 
 def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
@@ -59,7 +62,7 @@ def changes(stack: Stack, definition: Definition) -> Iterator[Change]:
             effect = _effect(former, new)
             if effect == UNCHANGED and any(each.effect != UNCHANGED for each in inner):
                 effect = UPDATED
-            yield Change(name, new.type(), effect, former.action_of_update(), former, inner)
+            yield Change(name, new.type(), effect, former.action_of_update(), former, inner, _frozen(new))
         else:
             yield Change(name, new.type(), ADDED)
     for name, resource in there.items():
@@ -80,6 +83,13 @@ def _inner(former: Resource, new: Resource) -> tuple[Change, ...]:
         return tuple(changes(child, new.child_definition(child.defined.identity)))
     except Exception:  # noqa: BLE001  # a value that is known later, or a mistake
         return ()
+
+
+def _frozen(new: Resource) -> Mapping[str, Json] | None:
+    try:
+        return new.frozen()
+    except (HeatException, Unresolved):
+        return None
 
 
 def _effect(resource: Resource, new: Resource) -> str:

@@ -1,6 +1,6 @@
 """The config of the `docker-cmd` hook: which containers to run, in which order, and with which flags.
 
-heat-agents' hook ignores keys that it does not know. So they are no mistakes here either; `ignored` names them.
+heat-agents' hook ignores keys that it does not know. So they are not mistakes here either; `ignored` names them.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ PREFIX = "tosca."
 """The beginning of the names of inputs and outputs that are for the hook and not for scripts."""
 
 SURROUNDINGS = f"{PREFIX}surroundings"
-"""The input with values for every step that are no inputs of an operation: `TOSCA_NODE`, `SOURCES`, …"""
+"""The input with values for every step that do not come from the operation: `TOSCA_NODE`, `SOURCES`, …"""
 
 SCRIPTS = ("bash", "python", "executable")
 """The processors of scripts."""

@@ -23,7 +23,7 @@ LINKS = 10
 """Deployments in a chain."""
 
 THEIR_LINKS = 3
-"""Of os-collect-config's: it takes a minute for these, and four and a half for ten."""
+"""Links for os-collect-config: it takes a minute for these, and four and a half for ten."""
 
 THEIR_PAUSE = 30
 """Seconds between two questions of os-collect-config's, once it has run for a minute."""

@@ -17,7 +17,7 @@ POLLS, FIRST = 2880, 100
 """Polls of a day, one each 30 seconds; and those after which memory has its size."""
 
 THEIR_POLLS = 200
-"""Of os-collect-config's: each takes it many times longer."""
+"""Polls of os-collect-config: each takes it many times longer."""
 
 CHANGES = 24
 """In a day: each is a deployment in the place of the one before."""

@@ -34,15 +34,15 @@ _NOTE = (
 
 
 def _sample(course: Course, make: Callable[[], Client]) -> Sample:
-    found = fleet.simulate(course, make)
+    simulated = fleet.simulate(course, make)
     sample = {
-        "answers": found.per_second,
-        "unused": max(1 - found.useful, 0.0),
-        "wasted": found.lost,
-        "unanswered": 1 - found.in_time,
-        "half": found.gap(0.5),
-        "most": found.gap(0.99),
-        "reached": found.reach(0.99),
+        "answers": simulated.per_second,
+        "unused": max(1 - simulated.useful, 0.0),
+        "wasted": simulated.lost,
+        "unanswered": 1 - simulated.in_time,
+        "half": simulated.gap(0.5),
+        "most": simulated.gap(0.99),
+        "reached": simulated.reach(0.99),
     }
     # What never came is left out; less than so little is nothing.
     return {name: round(value, 4) for name, value in sample.items() if math.isfinite(value)}

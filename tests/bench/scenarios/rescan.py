@@ -22,18 +22,18 @@ def _ours(folder: Path, known: list[dict[str, Any]]) -> work.Ours:
     return ours
 
 
-def _theirs(folder: Path, known: list[dict[str, Any]]) -> peers.Image:
+def _theirs(folder: Path, deployments: list[dict[str, Any]]) -> peers.Image:
     """Return an image that has applied this: one really, the others by the marks that are left, as it takes long."""
     image = peers.Image(folder)
-    image.write(known[:1])
+    image.write(deployments[:1])
     measure.run(image.heat_config, env=image.environment)
-    first = json.loads((image.deployed / f"{known[0]['id']}.json").read_text())
-    notified = (image.deployed / f"{known[0]['id']}.notify.json").read_text()
-    assert first == known[0]
-    for each in known[1:]:
+    first = json.loads((image.deployed / f"{deployments[0]['id']}.json").read_text())
+    notified = (image.deployed / f"{deployments[0]['id']}.notify.json").read_text()
+    assert first == deployments[0]
+    for each in deployments[1:]:
         (image.deployed / f"{each['id']}.json").write_text(json.dumps(each, indent=2))
         (image.deployed / f"{each['id']}.notify.json").write_text(notified)
-    image.write(known)
+    image.write(deployments)
     return image
 
 

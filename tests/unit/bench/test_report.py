@@ -242,7 +242,7 @@ def test_amounts_are_written_as_people_write_them(value: float, unit: str, writt
 
 
 def test_new_figures_replace_earlier_ones(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    """Of the scenarios that were measured; the others stay."""
+    """Scenarios that were not measured keep their figures."""
     monkeypatch.setattr(report, "JSON", tmp_path / "benchmarks.json")
     monkeypatch.setattr(report, "PAGE", tmp_path / "benchmarks.md")
     report.save({name: report.record(scenario(), found(ours=1.0)) for name in ("one", "two")})

@@ -96,7 +96,7 @@ def test_key_without_a_text_in_its_map_is_exposed(value: object, is_exposed: boo
 
 
 def test_version_of_ansible_is_read() -> None:
-    """Of a text without one, the version is lower than any."""
+    """The version of a text without one is lower than any."""
     assert ansible_values.version("ansible-playbook [core 2.14.18]\n") == (2, 14)
     assert ansible_values.version("ansible-playbook [core 2.19.14]\n") >= ansible_values.MARKED
     assert ansible_values.version("ansible-playbook 2.9.6\n") < ansible_values.MARKED

@@ -14,7 +14,7 @@ DIGEST = "ab" * 32
 
 def test_artifact_names_its_file_or_folder() -> None:
     """A file gets the name in its URL, and an archive goes into the folder itself."""
-    found = read(
+    artifacts = read(
         [
             {"url": URL, "sha256": DIGEST.upper()},
             {"url": URL, "sha256": DIGEST, "unpack": True},
@@ -23,13 +23,13 @@ def test_artifact_names_its_file_or_folder() -> None:
         ],
         "options.artifacts",
     )
-    assert [(each.to, each.unpack) for each in found] == [
+    assert [(each.to, each.unpack) for each in artifacts] == [
         ("app.tar.gz", False),
         ("", True),
         ("roles/web", True),
         ("a b", False),
     ]
-    assert found[0] == Artifact(url=URL, sha256=DIGEST, to="app.tar.gz", unpack=False)
+    assert artifacts[0] == Artifact(url=URL, sha256=DIGEST, to="app.tar.gz", unpack=False)
 
 
 @pytest.mark.parametrize(

@@ -299,7 +299,7 @@ def test_whatever_may_be_missing_may_be_missing() -> None:
 
 
 def test_a_deployment_is_read_as_a_hook_gets_it() -> None:
-    """Of several inputs with one name the last counts; an input without a value has its default."""
+    """The last of several inputs with one name counts; an input without a value has its default."""
     inputs = [
         {"name": "a", "value": 1},
         {"name": "a", "value": 2},

@@ -53,14 +53,14 @@ def test_undecodable_bytes_are_replaced(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "wanted"),
+    ("code", "outputs"),
     [
         (0, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "b cannot be read: Input/output error\n", "code": 125}),
         (3, {"a": "x", "deploy_stdout": "out", "deploy_stderr": "", "code": 3}),
     ],
 )
 def test_unreadable_output_is_a_failure(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, wanted: dict[str, object]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, outputs: dict[str, object]
 ) -> None:
     """An output that exists and cannot be read from the disk is a failure."""
     for name, text in {"a": "x", "b": "y", "stdout": "out", "stderr": ""}.items():
@@ -75,7 +75,7 @@ def test_unreadable_output_is_a_failure(
     monkeypatch.setattr(os, "open", torn)
     values = {"deploy_stdout": Capture(tmp_path / "stdout"), "deploy_stderr": Capture(tmp_path / "stderr")}
     given = {**values, "a": Capture(tmp_path / "a"), "b": Capture(tmp_path / "b"), "deploy_status_code": code}
-    assert fit(given) == {**{k: v for k, v in wanted.items() if k != "code"}, "deploy_status_code": wanted["code"]}
+    assert fit(given) == {**{k: v for k, v in outputs.items() if k != "code"}, "deploy_status_code": outputs["code"]}
 
 
 def test_a_file_that_cannot_be_read_is_left_out(tmp_path: Path) -> None:

@@ -180,7 +180,7 @@ def test_a_carriage_return_that_was_meant_stays(place: Workplace) -> None:
 
 @pytest.mark.parametrize("content", ["\\377\\376", "a\\000b"])
 def test_binary_output_is_sent_with_replacements(place: Workplace, content: str) -> None:
-    """Bytes that are no text are replaced, and the result is sent."""
+    """Undecodable bytes are replaced, and the result is sent."""
     found = run(place, f"#!/bin/sh\nprintf '{content}' >$heat_outputs_path.out\n", "out")
     assert found["out"] in ("\ufffd\ufffd", "a\0b")
     assert found["deploy_status_code"] == 0

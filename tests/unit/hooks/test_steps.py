@@ -245,7 +245,7 @@ def test_request_of_a_hook_is_private(place: Workplace) -> None:
 
 @pytest.mark.parametrize("locale", [{}, {"LC_ALL": "C"}, {"LANG": "en_US.ISO-8859-1"}, {"PYTHONIOENCODING": "ascii"}])
 def test_anything_can_be_said(place: Workplace, locale: dict[str, str]) -> None:
-    """Any characters, in any locale; bytes that are no text are replaced."""
+    """Any characters, in any locale; undecodable bytes are replaced."""
     found = carry_out(place, "steps.say('é ☃ \\ud800'); steps.say('é \\udcff', error=True); return 0", locale)
     assert (found["deploy_stdout"], found["deploy_stderr"]) == ("é ☃ ?\n", "é ?\n")
 

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.in_force import policy_in_force
-from heat_config_stack.cli.stack import forecast, sessions
+from heat_config_stack.cli.stack import differences, forecast, sessions
 from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
@@ -44,14 +45,36 @@ def show(settings: Settings, definition: Definition, stack: Stack | None, *, as_
     new = forecast.actions(definition, types)
     if server:
         changes = _for_server(changes, new, forecast.servers(definition, types), stack, server)
+    ids = {
+        str(each.former.record.physical): each.name
+        for each in changes
+        if each.effect == preview.REPLACED and each.former
+    }
+    changes = [
+        replace(each, effect=preview.UPDATED)
+        if each.effect == preview.UNCHANGED and differences.refers(each, ids)
+        else each
+        for each in changes
+    ]
+    conceal = differences.concealer(definition, stack)
+    values = {each.name: _differences(each, ids, conceal) for each in changes}
+    parameters = differences.of_parameters(definition, stack)
     runs = {each.name: list(dict.fromkeys(_runs(each, each.name, new))) for each in changes}
     refused, mistake = _refusals(settings, definition, stack, changes)
     if as_json:
-        terminal.say(json.dumps([_values(each, runs[each.name], refused, mistake) for each in changes]))
+        terminal.say(
+            json.dumps([_values(each, runs[each.name], values[each.name], refused, mistake) for each in changes])
+        )
         return ExitCode.OK
     lines = terminal.table([(each.effect, each.name, each.type, ", ".join(runs[each.name])) for each in changes])
     for each, line in zip(changes, lines, strict=True):
         terminal.say(terminal.styled(line, _STYLES.get(each.effect, "quiet")))
+        for difference in values[each.name]:
+            terminal.say(f"           {terminal.line(difference)}")
+    if parameters:
+        terminal.say("parameters")
+    for difference in parameters:
+        terminal.say(f"           {terminal.line(difference)}")
     for line in terminal.table([(each.name, each.action, each.sentence) for each in refused]):
         terminal.say(terminal.styled(line, "bad"))
     if mistake:
@@ -105,14 +128,25 @@ def _is_at(path: str, outer: str) -> bool:
     return path == outer or path.startswith(f"{outer}/")
 
 
-def _values(change: Change, runs: list[str], refused: list[StackRefusal], mistake: str) -> dict[str, object]:
+def _differences(change: Change, replaced: Mapping[str, str], conceal: Concealer, outer: str = "") -> list[str]:
+    """Return the values that change in a resource, and in the resources of its child stack."""
+    shown = change.effect in (preview.UPDATED, preview.REPLACED, preview.UNCHANGED, preview.AGAIN)
+    lines = differences.of_resource(change, replaced, conceal) if shown and not change.inner else []
+    for each in change.inner:
+        lines += _differences(each, replaced, conceal, f"{each.name}.")
+    return [line if line.startswith(" ") else f"{outer}{line}" for line in lines]
+
+
+def _values(
+    change: Change, runs: list[str], changed: list[str], refused: list[StackRefusal], mistake: str
+) -> dict[str, object]:
     own = [
         {"name": refusal.name, "action": refusal.action, "says": refusal.sentence}
         for refusal in refused
         if refusal.outer == change.name
     ]
     more = {"nothing_begins": mistake} if mistake else {"refused": own} if own else {}
-    return {"name": change.name, "type": change.type, "change": change.effect, "runs": runs, **more}
+    return {"name": change.name, "type": change.type, "change": change.effect, "runs": runs, "values": changed, **more}
 
 
 def _refusals(

@@ -1,6 +1,6 @@
 """The mistakes in a service template, with a stable code for each.
 
-A report belongs to one text. Mistakes make a template invalid. Warnings do not. Open points are no mistakes of the
+A report belongs to one text. Mistakes make a template invalid. Warnings do not. Open points are not mistakes of the
 template: they say what is still needed to apply it here.
 """
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from heat_config_agent.cli import apply, command_line
+from heat_config_agent.cli import apply, apply_options, command_line
 
-FLAGS = [each.name for each in apply.OPTIONS if not each.metavar]
-VALUED = [each.name for each in apply.OPTIONS if each.metavar]
+FLAGS = [each.name for each in apply_options.OPTIONS if not each.metavar]
+VALUED = [each.name for each in apply_options.OPTIONS if each.metavar]
 
 
 def by_argparse(words: Sequence[str]) -> dict[str, object] | None:
@@ -23,7 +23,7 @@ def by_argparse(words: Sequence[str]) -> dict[str, object] | None:
 
 def plainly(words: Sequence[str]) -> dict[str, object] | None:
     """Return what is made of a line without argparse; None where that is not done."""
-    found = command_line.read(words, apply.OPTIONS, rest="file")
+    found = command_line.read(words, apply_options.OPTIONS, rest="file")
     return None if found is None else vars(found)
 
 
@@ -48,7 +48,7 @@ def test_the_usual_is_plain(words: list[str]) -> None:
     assert plainly(words) == by_argparse(words)
 
 
-@pytest.mark.parametrize("name", [each.name for each in apply.OPTIONS])
+@pytest.mark.parametrize("name", [each.name for each in apply_options.OPTIONS])
 def test_every_option_is_plain(name: str) -> None:
     """There is one list of them for both."""
     words = [name, "7"] if name in VALUED else [name]

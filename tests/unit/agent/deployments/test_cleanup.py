@@ -29,27 +29,27 @@ def made(identity: str, tool: str = "docker-cmd", **fields: Any) -> dict[str, An
 
 def entry(given: dict[str, Any], state: State = State.SIGNALLED, **fields: Any) -> Entry:
     """Return what the journal knows of a deployment that was run."""
-    (found,) = parse(given)
-    hook = fields.pop("hook", f"builtin:{found.group}")
+    (deployment,) = parse(given)
+    hook = fields.pop("hook", f"builtin:{deployment.group}")
     run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook=hook, working="/w", outputs="/o")
-    known = Entry(
-        key=found.key,
-        id=found.id,
-        name=found.name,
-        action=found.action,
-        tool=found.group,
-        source=found.source,
+    before = Entry(
+        key=deployment.key,
+        id=deployment.id,
+        name=deployment.name,
+        action=deployment.action,
+        tool=deployment.group,
+        source=deployment.source,
         addressee="",
-        document=found.document,
+        document=deployment.document,
         state=state,
         at=1000.0,
         accepted=1000.0,
         started=1000.0,
         ended=1001.0,
         run=run,
-        owner=found.owner,
+        owner=deployment.owner,
     )
-    return replace(known, **fields)
+    return replace(before, **fields)
 
 
 def due(present: list[dict[str, Any]], *entries: Entry, sources: tuple[str, ...] = ("site",)) -> Due:
@@ -130,7 +130,7 @@ def test_a_project_lives_as_long_as_its_name() -> None:
 
 
 def test_a_component_keeps_what_its_other_actions_made() -> None:
-    """An action with another tool is no reason to take away what the one before made; its DELETE is."""
+    """An action with another tool removes nothing of the one before; its DELETE does."""
     configs = [
         {"actions": ["CREATE", "RESUME"], "tool": "docker-compose", "config": "x"},
         {"actions": ["UPDATE"], "tool": "docker-cmd", "config": "x"},
@@ -261,15 +261,15 @@ def test_no_document_asks_for_a_cleanup(fields: dict[str, Any]) -> None:
 
 def test_something_is_pending_until_it_is_cleaned_up() -> None:
     """A deployment with a pending cleanup is not forgotten."""
-    known = entry(made("a"), State.ACCEPTED)
-    assert cleanup.is_pending(known, {})
+    before = entry(made("a"), State.ACCEPTED)
+    assert cleanup.is_pending(before, {})
     for done, pending in (
         (cleaned(made("a")), False),
         (cleaned(made("a"), failed=True), True),
         (cleaned(made("a"), State.RUNNING), True),
         (cleaned(made("a"), accepted=999.0), True),
     ):
-        assert cleanup.is_pending(known, {done.key: done}) == pending
+        assert cleanup.is_pending(before, {done.key: done}) == pending
     assert not cleanup.is_pending(entry(deployment("a", "x"), State.ACCEPTED), {})
 
 

@@ -76,7 +76,7 @@ def test_an_object_and_a_bare_list_are_both_documents() -> None:
     ids=["empty", "null", "os-collect-config", "bare"],
 )
 def test_a_document_may_have_no_deployments(content: object) -> None:
-    """Before the first deployment there is nothing to do, and that is no mistake."""
+    """Before the first deployment there is nothing to do."""
     assert parse(content) == Parsed((), (), understood=True)
 
 
@@ -97,7 +97,7 @@ def test_a_document_may_have_no_deployments(content: object) -> None:
     ],
 )
 def test_a_document_without_a_list_of_deployments_is_not_understood(content: object, path: str) -> None:
-    """Of such a document nothing is known: it is one mistake, and no statement that there are no deployments."""
+    """Such a document is one mistake; it does not say that there are no deployments."""
     found = parse(content)
     assert (found.deployments, paths(found), found.understood) == ((), [path], False)
 
@@ -288,7 +288,7 @@ def test_an_input_without_a_type_keeps_its_value() -> None:
     ],
 )
 def test_an_input_without_a_value_has_its_default_or_nothing(fields: dict[str, Any], value: object) -> None:
-    """A missing value is no mistake; a null one is a value."""
+    """A missing value is accepted; null is a value."""
     found = parse_one(inputs=[{"name": "x", **fields}])
     assert (found.input("x"), found.mistakes) == (value, ())
 

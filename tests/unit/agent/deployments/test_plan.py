@@ -29,7 +29,7 @@ def parse(*entries: object, source: str = "test") -> tuple[Deployment, ...]:
 
 def entry(given: Deployment, state: State, **fields: Any) -> Entry:
     """Return what the journal knows of a deployment that has come into a state."""
-    found = Entry(
+    result = Entry(
         key=given.key,
         id=given.id,
         name=given.name,
@@ -44,7 +44,7 @@ def entry(given: Deployment, state: State, **fields: Any) -> Entry:
     )
     started = {} if state is State.ACCEPTED else {"started": 1000.0, "run": RUN}
     ended = {} if state in (State.ACCEPTED, State.RUNNING) else {"ended": 1001.0, "values": {}}
-    return replace(found, **{**started, **ended, **fields})
+    return replace(result, **{**started, **ended, **fields})
 
 
 def known(*entries: Entry, hooks: tuple[Path, ...] = (), **fields: Any) -> Known:
@@ -277,7 +277,7 @@ def two_tools(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_options_may_be_for_several_tools_of_a_component(options: dict[str, object], paths: list[str]) -> None:
-    """Options outside a section apply to all tools without a section, and options of the others are no mistake."""
+    """Options outside a section apply to all tools without a section, and options of the others are accepted."""
     configs = [{"actions": ["CREATE"], "tool": "one"}, {"actions": ["DELETE"], "tool": "two"}]
     step = plan_one(deployment("a", {"configs": configs}, group="component", options=options))
     assert step.verb is (Verb.ANSWER if paths else Verb.RUN)
@@ -303,7 +303,7 @@ def test_options_beside_other_peoples_hooks_may_mean_anything(tmp_path: Path, ex
 
 
 def test_the_time_limit_may_be_text() -> None:
-    """Of a tool of ours, of another one, and of a component."""
+    """The tool is ours or another one, or that of a component."""
     component = {"configs": [{"actions": ["CREATE"], "tool": "script", "config": ""}]}
     given = deployment("a", component, group="component", options={"script": {"timeout": "5"}, "timeout": 7})
     assert limit(plan_one(given)) == 5.0
@@ -361,7 +361,7 @@ def test_deployments_that_answer_nobody_supersede_nothing() -> None:
 
 @pytest.mark.parametrize("state", [State.SIGNALLED, State.UNASKED, State.REFUSED, State.SUPERSEDED])
 def test_settled_deployment_is_not_superseded(state: State) -> None:
-    """Of it nothing will be sent any more."""
+    """Nothing will be sent about a settled deployment."""
     (gone,) = parse(deployment("gone"))
     assert plan.superseded([], {"test"}, {"gone": entry(gone, state)}) == []
 

@@ -41,7 +41,7 @@ def test_a_plain_deployment_is_its_own_config() -> None:
     ],
 )
 def test_the_config_whose_actions_name_the_action_is_chosen(action: str, tool: str, config: str, other: str) -> None:
-    """Of a component's configs, with its tool."""
+    """The config of a component is chosen with its tool."""
     found = select({"configs": [ONE, TWO]}, action=action)
     assert found == Config(tool=tool, config=config, others=frozenset({other}))
 

@@ -18,7 +18,7 @@ RUN = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script"
 def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str | int | BrokenOff:
     """Return what follows from the end of a run."""
     content = [deployment("a", "text", options={"idempotent": idempotent})]
-    (found,) = metadata.parse(Document(source="test", content=content)).deployments
+    (parsed,) = metadata.parse(Document(source="test", content=content)).deployments
     entry = Entry(
         key="a",
         id="a",
@@ -27,14 +27,14 @@ def concluded(reruns: int = 0, *, idempotent: bool = False, **end: Any) -> str |
         tool="script",
         source="test",
         addressee="",
-        document=found.document,
+        document=parsed.document,
         state=State.RUNNING,
         at=1.0,
         accepted=1.0,
         run=RUN,
         reruns=reruns,
     )
-    job: Job | None = jobs.of_run(found, RUN)
+    job: Job | None = jobs.of_run(parsed, RUN)
     return consequence(RunEnd(**{"same_boot": True, **end}), entry, job)
 
 

@@ -66,7 +66,7 @@ def test_a_declared_stream_is_still_a_stream(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["port", "user", "deploy_action", "deploy_stack_id", "monkey", "passenger", "compass"])
 def test_other_inputs_are_shown(name: str) -> None:
-    """To hide what is no secret would destroy what people need."""
+    """Masking them would destroy text that people need."""
     assert not is_secret(Input(name=name, value="value"))
     assert redact("a value", **{name: "value"}) == "a value"
 

@@ -25,16 +25,16 @@ def unit(*texts: str) -> Unit:
 
 def test_a_unit_is_read_as_systemd_reads_it() -> None:
     """Comments, sections, quotes, lines that go on, and what a later file takes back."""
-    found = unit(
+    collector = unit(
         "[Unit]\nDescription=x\nEnvironment=NOT=mine\n[Service]\n# Environment=A=commented\n; B\n"
         'Environment=LC_ALL=C "PATH=/a b:/c" P=100%%\nEnvironment=D=\\\n  d\n'
         "ExecStart=-/bin/first\nNice=5\nKillMode=process\nRestart=always\nEnvironmentFile=-/etc/default/x\n",
         "[Service]\nExecStart=\nExecStart=/opt/bin/os-collect-config --debug\n[Install]\nWantedBy=x\n",
     )
 
-    assert found.variables == {"LC_ALL": "C", "PATH": "/a b:/c", "P": "100%", "D": ""}
-    assert found.commands == (("/opt/bin/os-collect-config", "--debug"),)
-    assert (found.kill, found.rest, found.variable_files) == ("process", ("Nice",), ("-/etc/default/x",))
+    assert collector.variables == {"LC_ALL": "C", "PATH": "/a b:/c", "P": "100%", "D": ""}
+    assert collector.commands == (("/opt/bin/os-collect-config", "--debug"),)
+    assert (collector.kill, collector.rest, collector.variable_files) == ("process", ("Nice",), ("-/etc/default/x",))
 
 
 def test_a_unit_that_says_little() -> None:

@@ -218,7 +218,7 @@ def test_arguments_and_values_come_unchanged(runs: Runs) -> None:
 
 
 def test_the_environment_is_the_given_one(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the agent's own nothing is handed on; the mark is the run's."""
+    """Nothing of the agent's environment is handed on; the mark is the run's."""
     monkeypatch.setenv("OS_PASSWORD", "secret")
     runs.end(runs.start("env", "-0"))
     found = dict(each.split("=", 1) for each in runs.text("stdout").split("\0") if each)
@@ -486,7 +486,7 @@ def test_inputs_of_a_run_are_removed(runs: Runs) -> None:
     ],
 )
 def test_only_what_a_supervisor_writes_is_a_record(runs: Runs, content: bytes, said: str) -> None:
-    """Of anything else nothing is known."""
+    """Any other file gives no outcome."""
     run_folder.status(runs.folder, runs.mark).write_bytes(content)
     assert runs.recorded() == said
 
@@ -508,7 +508,7 @@ def test_a_folder_without_a_status_records_nothing(runs: Runs) -> None:
 
 
 def test_a_disk_that_does_not_give_a_status_is_asked_again(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once more, and then it is said; what the command did to its own folder is no fault of a disk's."""
+    """Once more, and then it is said; changes by the command to its own folder are not blamed on the disk."""
     run = runs.announce(1, 1)
     run_folder.status(runs.folder, runs.mark).write_bytes(b"3\n")
     read, errors = files.read, [errno.EIO]

@@ -40,18 +40,18 @@ def test_it_is_a_schema_of_every_setting() -> None:
         assert each.description.split()[0] in sections[each.section]["properties"][each.name]["description"]
 
 
-@pytest.mark.parametrize("each", SETTINGS, ids=lambda each: f"{each.section}.{each.name}")
-def test_a_value_that_is_accepted_is_one(each: Setting, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: f"{each.section}.{each.name}")
+def test_a_value_that_is_accepted_is_one(setting: Setting, tmp_path: Path) -> None:
     """An accepted value is read from a file without a mistake, and others are refused."""
-    others = {"url": "/srv/site", "path": "stack.yaml"} if each.section == FOLLOW else {}
-    found = [value for value in VALUES if accepted({section(each): {**others, each.name: value}})]
+    others = {"url": "/srv/site", "path": "stack.yaml"} if setting.section == FOLLOW else {}
+    found = [value for value in VALUES if accepted({section(setting): {**others, setting.name: value}})]
     assert 0 < len(found) < len(VALUES)
     for value in found:
-        text = written(each.kind, tuple(value) if isinstance(value, list) else value)
+        text = written(setting.kind, tuple(value) if isinstance(value, list) else value)
         path = tmp_path / "some.conf"
         with path.open("w") as file:
             parser = configparser.ConfigParser(interpolation=None)
-            parser.read_dict({section(each): {**others, each.name: text}})
+            parser.read_dict({section(setting): {**others, setting.name: text}})
             parser.write(file)
         assert layers.file(path, own=True).mistakes == (), value
 

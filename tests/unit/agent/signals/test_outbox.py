@@ -273,7 +273,7 @@ def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: C
 
 
 def test_a_server_that_comes_back_is_sent_to_again(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
-    """A refused or broken connection is no end."""
+    """A refused or broken connection is not final."""
     heat.answers.append(Answer(hang_up=True))
     outbox.post("a", url(heat.url()), b"{}")
     assert collect(1)["a"].fate is Fate.RETRY
@@ -371,22 +371,22 @@ def test_a_server_can_be_expected(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Modules for sending are loaded before there is a result, once, without a request."""
-    made: list[str] = []
+    logins: list[str] = []
 
     class Connection(web.Connection):
         def __init__(self, origin: str, *more: Any, **options: Any) -> None:
-            made.append(origin)
+            logins.append(origin)
             super().__init__(origin, *more, **options)
 
     monkeypatch.setattr(web, "Connection", Connection)
     outbox.expect(url(heat.url("a")))
-    wait_until(lambda: len(made) == 1)
+    wait_until(lambda: len(logins) == 1)
     outbox.expect(url(heat.url("b")))
     outbox.expect(url("ftp://h/x"))
     assert heat.connections == 0
     outbox.post("b", url(heat.url("b")), b"{}")
     assert collect(1)["b"].fate is Fate.SENT
-    assert made == [heat.origin]
+    assert logins == [heat.origin]
 
 
 def test_problem_of_an_expected_server_is_reported_with_the_result(

@@ -25,16 +25,16 @@ def send() -> Send:
     outbox = Outbox()
 
     def sent(*targets: Target, body: bytes = RESULT) -> dict[str, Outcome]:
-        found: dict[str, Outcome] = {}
+        outcomes: dict[str, Outcome] = {}
         for number, each in enumerate(targets):
             outbox.post(str(number), each, body)
 
         def all_there() -> bool:
-            found.update((each.key, each) for each in outbox.outcomes())
-            return len(found) == len(targets)
+            outcomes.update((each.key, each) for each in outbox.outcomes())
+            return len(outcomes) == len(targets)
 
         wait_until(all_there)
-        return found
+        return outcomes
 
     return sent
 
@@ -157,15 +157,15 @@ def test_a_slow_service_delays_no_other(openstack: cloud.Cloud) -> None:
     wait_until(lambda: len(openstack.asked) == 1)
     outbox.post("zaqar", target(openstack, "zaqar"), RESULT)
     outbox.post("elsewhere", target(openstack, "heat", region_name="Venus"), RESULT)
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
 
     def all_there() -> bool:
-        found.extend(outbox.outcomes())
-        return len(found) == 3
+        outcomes.extend(outbox.outcomes())
+        return len(outcomes) == 3
 
     wait_until(all_there)
-    assert [each.key for each in found][2] == "slow"
-    assert {each.fate for each in found} == {Fate.SENT}
+    assert [each.key for each in outcomes][2] == "slow"
+    assert {each.fate for each in outcomes} == {Fate.SENT}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -25,7 +25,7 @@ def queue(openstack: cloud.Cloud) -> Iterator[Queue]:
 @pytest.fixture
 def make(openstack: cloud.Cloud) -> Iterator[Make]:
     """Make sources of the queue."""
-    made: list[Zaqar] = []
+    sources: list[Zaqar] = []
 
     def zaqar(*, ca_file: str | None = None, ring: Callable[[], None] | None = None, **values: object) -> Zaqar:
         credentials = openstack.credentials()
@@ -38,9 +38,9 @@ def make(openstack: cloud.Cloud) -> Iterator[Make]:
             "queue_id": QUEUE,
             "use_websockets": False,
         }
-        made.append(Zaqar({**usual, **values}, Reach(ca_file=ca_file, seconds=20), ring=ring))
-        return made[-1]
+        sources.append(Zaqar({**usual, **values}, Reach(ca_file=ca_file, seconds=20), ring=ring))
+        return sources[-1]
 
     yield zaqar
-    for each in made:
+    for each in sources:
         each.close()

@@ -204,7 +204,7 @@ def test_only_what_the_administrator_has_chosen_is_asked(place: Place) -> None:
 
 
 def test_the_document_of_what_is_used_no_more_goes(place: Place) -> None:
-    """Of people's files as soon as they are named no more."""
+    """The documents of people's files go as soon as the files are not named any more."""
     place.start("collectors = local, file\n[file]\npath = /x\n")
     for name in ("local", "file"):
         place.metadata(name)

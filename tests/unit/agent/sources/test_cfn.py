@@ -87,7 +87,7 @@ def test_the_metadata_of_a_resource_is_the_document(heat: SignalServer) -> None:
 
 
 def test_the_signature_is_the_one_that_keystone_computes() -> None:
-    """Of keystoneclient 6.0, by whose code Keystone checks it."""
+    """The signature is that of keystoneclient 6.0, by whose code Keystone checks it."""
     query = signed(
         {
             "Action": "DescribeStackResource",
@@ -367,7 +367,7 @@ def test_every_other_answer_is_said(heat: SignalServer, answer: Answer, kind: ty
 def test_a_clock_that_is_wrong_is_said(
     heat: SignalServer, monkeypatch: pytest.MonkeyPatch, status: int, code: str
 ) -> None:
-    """Heat does not: it denies access as if the keys were not good. They may be, so this is no question of access."""
+    """Heat does not: it denies access as if the keys were not good. They may be, so the message names the clock."""
     monkeypatch.setattr(Handler, "date_time_string", lambda *_: "Fri, 21 Nov 2036 12:55:10 GMT")
     heat.always = Answer(status, body=wrong(code, "No"))
     said = trouble(source(heat))
@@ -412,7 +412,7 @@ def test_message_of_heat_is_cleaned_before_it_is_repeated(heat: SignalServer, me
     ids=["cut", "not compressed", "hangs up", "resets", "body trickles", "headers trickle", "silent"],
 )
 def test_half_an_answer_is_none(heat: SignalServer, answer: Answer) -> None:
-    """A truncated answer is no answer, however long it took."""
+    """A truncated answer counts as none, however long it took."""
     heat.always = answer
     said = str(trouble(source(heat, Reach(seconds=0.3))))
     assert said.startswith("cannot get the metadata from Heat's CloudFormation API at 127.0.0.1:")

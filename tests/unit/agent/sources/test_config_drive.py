@@ -155,7 +155,7 @@ def filled(path: Path, data: bytes | None = json.dumps(METADATA).encode()) -> Pa
 
 
 def test_missing_drive_gives_no_document() -> None:
-    """Most instances have none; that is no trouble."""
+    """Most instances have none."""
     asked = source()
     assert asked.collect() is None
     assert (asked.name, asked.trouble) == ("config_drive", "")

@@ -170,7 +170,7 @@ def test_binary_file_is_refused(tmp_path: Path, content: bytes) -> None:
 
 
 def test_a_file_that_is_not_there_is_a_source_that_does_not_answer(tmp_path: Path) -> None:
-    """Of what it should hold nothing is known."""
+    """A missing file does not say that there are no deployments."""
     for source in (File(tmp_path / "a"), File(tmp_path), ShellConfig(tmp_path / "a")):
         with pytest.raises(SourceError, match="cannot read"):
             source.collect()

@@ -109,7 +109,7 @@ def test_a_service_without_tokens_is_asked_without(service: Service, status: int
 
 
 def test_a_page_in_the_place_of_a_token_is_none(service: Service) -> None:
-    """Of a server that answers everything with one."""
+    """The server answers every request with a page."""
     service.page, service.needs_token = True, False
     assert source(service.url).collect() is not None
 
@@ -165,7 +165,7 @@ def test_nothing_is_taken_over_to_another_instance(service: Service) -> None:
 
 @pytest.mark.parametrize("text", [b"#!/bin/sh\nreboot\n", b"#cloud-config\ndeployments: []\n", b"", None])
 def test_user_data_of_other_programs_gives_no_document(service: Service, text: bytes | None) -> None:
-    """User data for other programs, or none, is no document, and is not fetched again each time."""
+    """User data for other programs, or none, is ignored, and is not fetched again each time."""
     service.user_data = text
     asked = source(service.url)
     assert asked.collect() is None
@@ -174,7 +174,7 @@ def test_user_data_of_other_programs_gives_no_document(service: Service, text: b
 
 
 @pytest.mark.parametrize(
-    ("instance", "known"),
+    ("instance", "identity"),
     [
         (b"i-00000001\n", "i-00000001"),
         (b"\n", ""),
@@ -185,15 +185,15 @@ def test_user_data_of_other_programs_gives_no_document(service: Service, text: b
         (b"x" * 5000, ""),
     ],
 )
-def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: bytes, known: str) -> None:
+def test_an_odd_answer_about_the_id_is_tolerated(service: Service, instance: bytes, identity: str) -> None:
     """Without an id, nothing is remembered: the user data is fetched each time."""
     service.instance = instance
     asked = source(service.url)
     first = asked.collect()
     assert first is not None
-    assert asked.instance == known
+    assert asked.instance == identity
     assert asked.collect() is first
-    assert service.asked.count("GET /latest/user-data") == (1 if known else 2)
+    assert service.asked.count("GET /latest/user-data") == (1 if identity else 2)
 
 
 @pytest.mark.parametrize("status", [301, 401, 403, 500, 503])

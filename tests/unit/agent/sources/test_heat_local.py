@@ -43,7 +43,7 @@ def test_the_first_file_that_is_there_is_the_document(tmp_path: Path) -> None:
 
 
 def test_an_instance_need_not_have_one(tmp_path: Path) -> None:
-    """A missing file is no error, and a file that appears later is found."""
+    """A missing file is not an error, and a file that appears later is found."""
     asked = source(tmp_path / "data")
     assert asked.collect() is None
     written(tmp_path / "data")

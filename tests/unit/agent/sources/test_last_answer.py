@@ -12,15 +12,15 @@ from heat_config_agent.sources.last_answer import LastAnswer
 def test_the_same_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
     """Equal bytes are equal in any size; of long content only a digest is kept."""
     monkeypatch.setattr(last_answer, "LARGEST", largest)
-    known = LastAnswer()
-    assert not known.is_same(b"one", b"two")
-    known.keep(b"one", b"two")
-    assert known.is_same(b"one", b"two")
+    answer = LastAnswer()
+    assert not answer.is_same(b"one", b"two")
+    answer.keep(b"one", b"two")
+    assert answer.is_same(b"one", b"two")
     for other in ((b"one", b"twO"), (b"onet", b"wo"), (b"one",), (b"two", b"one"), (b"one", b"two", b""), ()):
-        assert not known.is_same(*other)
-    known.keep(b"1")
-    assert known.is_same(b"1")
-    assert not known.is_same(b"one", b"two")
+        assert not answer.is_same(*other)
+    answer.keep(b"1")
+    assert answer.is_same(b"1")
+    assert not answer.is_same(b"one", b"two")
 
 
 def test_no_answer_is_not_the_same_as_none() -> None:

@@ -45,7 +45,7 @@ def ids(document: Document | None) -> list[str]:
 
 
 def test_the_files_are_one_document_in_the_order_of_names(tmp_path: Path) -> None:
-    """Of each directory after the other; a list is one of deployments; of other keys the last one counts."""
+    """Directories come one after the other; a list has deployments; for other keys, the last file counts."""
     first, second = tmp_path / "1", tmp_path / "2"
     first.mkdir()
     second.mkdir()
@@ -63,7 +63,7 @@ def test_the_files_are_one_document_in_the_order_of_names(tmp_path: Path) -> Non
 
 
 def test_each_file_may_have_a_signed_list_of_its_configs(tmp_path: Path) -> None:
-    """Of two files, the list of the last one does not replace that of the other."""
+    """The list of one file does not replace that of another."""
     put(tmp_path / "a.json", "1", **{"heat-config-signatures": "one"})
     put(tmp_path / "b.json", "2", **{"heat-config-signatures": ["two", "three"]})
     put(tmp_path / "c.json", "3")

@@ -304,7 +304,7 @@ def test_a_claim_is_let_go_when_the_document_is_safe() -> None:
 
 
 def test_same_object_does_not_count_as_a_change() -> None:
-    """The same object or None is no change; an equal document in another object may be one."""
+    """The same object or None is not a change; an equal document in another object may be one."""
     one = document("one")
     fake = Fake(one, one, None, document("one"))
     collection = Collection(SCHEDULE, 60)

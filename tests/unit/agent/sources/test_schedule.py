@@ -18,7 +18,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def waits(pace: Pace, schedule: Schedule, *answers: bool | None, took: float = 0.0) -> list[float]:
     """Return how long it is until the next question after each of the answers: changed, unchanged, or none."""
-    found, now = [], 1000.0
+    pauses, now = [], 1000.0
     for answer in answers:
         pace.ask(now)
         now += took
@@ -26,9 +26,9 @@ def waits(pace: Pace, schedule: Schedule, *answers: bool | None, took: float = 0
             pace.failed(schedule, now)
         else:
             pace.answered(schedule, now, changed=answer)
-        found.append(pace.at - now)
+        pauses.append(pace.at - now)
         now = pace.at
-    return found
+    return pauses
 
 
 @pytest.mark.usefixtures("steady")

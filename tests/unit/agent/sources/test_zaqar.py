@@ -119,7 +119,7 @@ def test_an_older_message_does_not_count_after_a_newer_one(make: Make, queue: Qu
 
 
 def test_an_older_message_does_not_count_before_the_newer_one_is_taken(make: Make, queue: Queue) -> None:
-    """Of two that were collected one after the other, the older does not come back before the newer does."""
+    """After two messages were collected, the older does not come back before the newer does."""
     zaqar = make()
     queue.post(metadata("older"))
     zaqar.collect()
@@ -141,7 +141,7 @@ def test_messages_of_the_same_second_count_in_the_order_in_which_they_come(make:
         zaqar.taken()
 
 
-def actions(**made: int | list[int]) -> dict[str, object]:
+def actions(**counts: int | list[int]) -> dict[str, object]:
     """Return metadata with actions of deployments, by the minute in which they were made."""
     deployments = [
         {
@@ -155,7 +155,7 @@ def actions(**made: int | list[int]) -> dict[str, object]:
                 {"name": "deploy_resource_name", "value": name},
             ],
         }
-        for name, found in made.items()
+        for name, found in counts.items()
         for each in (found if isinstance(found, list) else [found])
     ]
     return {"deployments": deployments}

@@ -59,7 +59,7 @@ def recorded(state: Path) -> object:
 
 
 def test_a_machine_that_nothing_names(tmp_path: Path) -> None:
-    """Of it nothing is known."""
+    """Its identity is empty."""
     assert instance.identity(tmp_path) == {}
 
 
@@ -163,11 +163,11 @@ def test_a_kind_that_becomes_known_later_counts_from_then_on(tmp_path: Path) -> 
     assert instance.set_aside(tmp_path, {**A, "cloud-init": "i-b"}) != ""
 
 
-@pytest.mark.parametrize("found", [B, {"cloud-init": "i-b"}, {"cloud-init": "i-b", "dmi": A["dmi"]}])
-def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, found: Mapping[str, str]) -> None:
+@pytest.mark.parametrize("identity", [B, {"cloud-init": "i-b"}, {"cloud-init": "i-b", "dmi": A["dmi"]}])
+def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, identity: Mapping[str, str]) -> None:
     """All but the lock; nothing is deleted; and a sentence says so."""
     instance.set_aside(filled(tmp_path), A)
-    said = instance.set_aside(tmp_path, found)
+    said = instance.set_aside(tmp_path, identity)
     assert said == (
         f"{tmp_path} belonged to another instance (cloud-init i-a, and this is i-b): "
         f"its content was moved to {tmp_path}/of-i-a"
@@ -175,8 +175,8 @@ def test_on_another_instance_the_state_is_set_aside(tmp_path: Path, found: Mappi
     assert sorted(os.listdir(tmp_path)) == ["instance.json", "lock", "of-i-a"]
     assert tree(tmp_path / "of-i-a") == CONTENT
     assert stat.S_IMODE((tmp_path / "of-i-a").stat().st_mode) == 0o700
-    assert recorded(tmp_path) == {"identity": found}
-    assert instance.set_aside(tmp_path, found) == ""
+    assert recorded(tmp_path) == {"identity": identity}
+    assert instance.set_aside(tmp_path, identity) == ""
 
 
 def test_records_of_another_instance_are_set_aside(tmp_path: Path) -> None:

@@ -247,7 +247,7 @@ def test_a_damaged_line_is_passed_over_and_said(reopen: Open, tmp_path: Path) ->
 
 @pytest.mark.parametrize("byte", [b"\r", b"\x0b", b"\x85", b"\0"])
 def test_whatever_is_in_a_damaged_line_the_next_ones_stand(reopen: Open, byte: bytes) -> None:
-    """Only a newline ends a line, and what is no last line is not torn."""
+    """Only a newline ends a line, and only the last line can be torn."""
     book = reopen()
     finish(book, "a", "b")
     content = book.path.read_bytes()

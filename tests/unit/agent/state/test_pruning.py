@@ -17,15 +17,15 @@ def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) ->
     journal = Journal(tmp_path)
     limits = Limits(secrets=1e9, age=1e9, count=10, size=10**9, files=1000)
     pruning = Pruning(journal, Deployed(tmp_path / "deployed"), tmp_path, limits, Log())
-    found = [_begins(pruning)]
+    begun = [_begins(pruning)]
     pruning.request(everything=True)
-    found.append(_begins(pruning))
+    begun.append(_begins(pruning))
     pruning.request(everything=True)
     pruning.begin_requested()
     for _ in range(2):
         pruning.work(60)
-        found.append(_begins(pruning))
-    assert found == [False, True, True, False]
+        begun.append(_begins(pruning))
+    assert begun == [False, True, True, False]
     journal.close()
 
 

@@ -45,7 +45,7 @@ def test_an_error_of_either_is_raised(one: Callable[[], None], other: Callable[[
 
 
 def test_the_other_has_ended_when_one_fails() -> None:
-    """What follows an error does not meet a flush that is still under way."""
+    """After an error, no flush is still under way."""
     ended = threading.Event()
     began = threading.Event()
 

@@ -124,7 +124,7 @@ def test_record_without_output_is_left_alone() -> None:
 
 
 def test_of_many_the_newest_stay() -> None:
-    """Of those that have left the metadata; the others do not count."""
+    """Only departed deployments count."""
     limits = Limits(secrets=DAY, age=30 * DAY, count=2, size=10**9, files=10**9)
     entries = [entry(str(days), days) for days in (4, 1, 3, 2)]
     kept = [entry(f"in{days}", days, left=False) for days in (9, 8)]
@@ -172,13 +172,13 @@ def test_record_is_kept_until_its_cleanup() -> None:
 
 
 def test_secrets_go_with_the_output() -> None:
-    """Of one that is in the metadata, both may be due."""
+    """Both may be due for a deployment in the metadata."""
     found = due(entry("a", 31, left=False, removed=Removed.NOTHING))
     assert said(found) == [("a", Part.SECRETS), ("a", Part.OUTPUT)]
 
 
 def test_ids_of_departed_deployments_are_kept_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of those that have left the metadata only so many; what may still be in it stays known for ever."""
+    """Only so many departed deployments are kept; ids that may still be in the metadata stay known for ever."""
     monkeypatch.setattr(retention, "TOMBSTONES", 2)
     stones = [entry(str(days), days, removed=Removed.ALL) for days in (50, 90, 70, 60)]
     stones.append(entry("back", 99, left=False, removed=Removed.ALL))

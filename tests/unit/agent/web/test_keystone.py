@@ -274,7 +274,7 @@ SLOW = {
 @pytest.mark.parametrize("slow", SLOW.values(), ids=SLOW)
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow: Answer) -> None:
-    """Of all that a question needs, together; and the next one may be answered."""
+    """The limit is for all requests of a question together; and the next question may be answered."""
     user = client(openstack)
     server = getattr(openstack, where)
     sensible, server.always = server.always, slow
@@ -289,7 +289,7 @@ def test_nothing_is_waited_for_for_long(openstack: cloud.Cloud, where: str, slow
 @pytest.mark.parametrize("answer", [Answer(hang_up=True), Answer(reset=True)], ids=["hangs up", "resets"])
 @pytest.mark.parametrize("where", ["keystone", "service"])
 def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer) -> None:
-    """A closed connection is no answer, and the server is asked again next time."""
+    """A closed connection does not count as an answer, and the server is asked again next time."""
     user = client(openstack)
     server = getattr(openstack, where)
     server.answers.append(answer)

@@ -98,7 +98,7 @@ def way(
     ],
 )
 def test_a_url_is_written_as_it_is_given(way: Way, path: str) -> None:
-    """Byte for byte, but for what comes after a #, which is no server's business; a proxy is told the server, too."""
+    """Byte for byte, but for the part after a #, which does not concern servers; a proxy is told the server, too."""
     connection = way.connection()
     connection.send("POST", way.origin + path, b"{}", {})
     connection.fetch(f"{way.origin}{path}#fragment", {}, 30)
@@ -263,7 +263,7 @@ def test_no_answer_takes_forever(way: Way, fault: Fault) -> None:
 
 @pytest.mark.parametrize("fault", proxy_faults.HANGS_IN_BODY, ids=lambda each: each.name)
 def test_no_body_takes_forever(way: Way, fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what was asked for there is no answer without it; of what was sent the status is here, and that it is cut."""
+    """A request for a document fails without it; after a result was sent, the status counts, and that it is cut."""
     monkeypatch.setattr(web, "TAKEN_SECONDS", 0.2)
     connection = way.connection()
     way.stands.fail(fault)
@@ -279,7 +279,7 @@ def test_no_body_takes_forever(way: Way, fault: Fault, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("fault", proxy_faults.CUTS_BODY, ids=lambda each: each.name)
 def test_half_of_a_body_is_none(way: Way, fault: Fault) -> None:
-    """Of what was asked for there is no answer without it; of what was sent it is said."""
+    """A request for a document fails without it; after a result was sent, it is reported."""
     connection = way.connection()
     way.stands.fail(fault)
     words = "^its answer was cut short$|^its answer is not HTTP$|reset"

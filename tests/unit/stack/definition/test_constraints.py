@@ -133,7 +133,7 @@ def test_custom_constraints_refuse_what_heat_refuses(name: str, value: str) -> N
 
 
 def test_constraints_of_a_cloud_are_met_by_anything() -> None:
-    """There is nobody to ask; a name that is no constraint of Heat's is refused all the same."""
+    """There is nobody to ask; a constraint that Heat does not have is refused all the same."""
     assert custom_constraints.violated("nova.flavor", "any") == ""
     assert custom_constraints.violated("neutron.lbaas.pool", "any") == ""
     assert custom_constraints.violated("test_constr", 0) == ""

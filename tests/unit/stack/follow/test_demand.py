@@ -118,7 +118,7 @@ def test_a_signed_tag_stands_for_its_commit(tmp_path: Path) -> None:
 
 
 def test_a_signed_commit_stands_for_those_before_it(tmp_path: Path) -> None:
-    """What is merged need not be signed: the signature of the newest commit is for all its files."""
+    """Merged commits need not be signed: the signature of the newest commit is for all its files."""
     alice, mallory = Signer(tmp_path, "alice"), Signer(tmp_path, "mallory")
     followed = Followed(tmp_path, alice.line())
     repository = followed.repository

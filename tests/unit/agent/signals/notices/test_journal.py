@@ -34,7 +34,7 @@ class Journald:
 
     def read(self) -> dict[str, str]:
         """Return the fields of the next message."""
-        data, found = self._socket.recv(1024 * 1024), dict[str, str]()
+        data, fields = self._socket.recv(1024 * 1024), dict[str, str]()
         while data:
             line, _, rest = data.partition(b"\n")
             name, sign, value = line.partition(b"=")
@@ -43,8 +43,8 @@ class Journald:
             else:
                 size = int.from_bytes(rest[:8], "little")
                 value, data = rest[8 : 8 + size], rest[8 + size + 1 :]
-            found[name.decode()] = value.decode()
-        return found
+            fields[name.decode()] = value.decode()
+        return fields
 
     def close(self) -> None:
         self._socket.close()

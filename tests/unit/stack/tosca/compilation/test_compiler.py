@@ -60,8 +60,8 @@ def compiled(folder: Path, text: str = SERVICE, **files: str) -> Definition:
 
 def test_operations_of_a_node_are_a_line(tmp_path: Path) -> None:
     """Each operation of a node needs the one before it, those of its relationships in their places between them."""
-    made = compiled(tmp_path)
-    operations = made.nodes["web"].operations
+    definition = compiled(tmp_path)
+    operations = definition.nodes["web"].operations
     assert operations == {
         "web.create": "create",
         "web.peer.db.pre_configure_source": "configure",
@@ -72,8 +72,8 @@ def test_operations_of_a_node_are_a_line(tmp_path: Path) -> None:
     }
     first, *line = list(operations)[:5]
     for before, name in zip([first, *line], line, strict=False):
-        assert made.resources[name].depends_on == (before,)
-    assert made.nodes["db"].operations["web.peer.db.post_configure_target"] == "configure"
+        assert definition.resources[name].depends_on == (before,)
+    assert definition.nodes["db"].operations["web.peer.db.post_configure_target"] == "configure"
 
 
 def test_first_operation_needs_the_nodes_that_it_uses(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_first_operation_needs_the_nodes_that_it_uses(tmp_path: Path) -> None:
 
 
 def test_operation_and_its_inverse_are_one_resource(tmp_path: Path) -> None:
-    """What makes and what undoes are in one resource, on the machine of the node."""
+    """An operation and the one that undoes it are in one resource, on the machine of the node."""
     properties = compiled(tmp_path).resources["web.start"].properties
     assert (properties["operation"], properties["inverse"], properties["kind"]) == ("start", "stop", "start")
     assert properties["config"] == properties["inverse_config"]
