@@ -137,7 +137,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """The credentials of a user of OpenStack's services, from the metadata."""
+    """The credentials of a user of OpenStack's services, from the metadata or the settings."""
 
     auth_url: str
     """The URL of Keystone, with or without a version."""
@@ -145,6 +145,17 @@ class Credentials:
     password: str = field(repr=False)
     project_id: str
     region_name: str = ""
+    application_credential_id: str = ""
+    """If there is one, it is used in the place of the user and the password."""
+    application_credential_secret: str = field(default="", repr=False)
+
+    @property
+    def holder(self) -> str:
+        """The name of the user or of the application credential, for people."""
+        if self.application_credential_id:
+            return f"application credential {self.application_credential_id}"
+        return f"user {self.user_id}"
+
     """The region whose endpoints are used; empty for any."""
 
 
