@@ -21,7 +21,7 @@ from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.state import joint_flush
+from heat_config_agent.state import record_file
 from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle import deployments
@@ -192,7 +192,7 @@ class ThisMachine:
         if self._world is None or self._world.store.safe:
             flush_journal()
         else:
-            joint_flush.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+            record_file.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
 
     def _recall(self, world: World) -> None:
         """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
