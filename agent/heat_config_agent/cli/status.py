@@ -31,6 +31,9 @@ exit codes:
   2  bad usage or configuration
 """
 
+_LONGEST_NAME = 80
+"""Columns of a name in a table: a longer one leaves out its middle."""
+
 _STYLES = {
     State.REBOOT: "warn",
     State.RETRY: "warn",
@@ -136,7 +139,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
     if not all_rows and not skipped:
         if not stacks:
-            terminal.say(f"no deployments yet in {state}")
+            missing = "" if state.is_dir() else ", which does not exist"
+            terminal.say(terminal.line(f"no deployments yet in {state}{missing}"))
             if elsewhere_hint:
                 terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
         return ExitCode.OK
@@ -186,7 +190,7 @@ def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, obje
     rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
-            each.title,
+            terminal.squeezed(terminal.line(each.title), _LONGEST_NAME),
             (each.entry.id or each.entry.key)[:36],
             each.entry.action or "-",
             each.entry.tool or "-",
