@@ -18,7 +18,7 @@ from heat_config_agent.engine.applier import WAITS
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.engine.workplace import Workplace, open_state
-from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.deployment import TOSCA_KEYS, Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.runs import tools
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
+    if any(map(is_service, options.file)):
         return _apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
@@ -135,15 +135,6 @@ def main(arguments: Sequence[str]) -> int:
     return ExitCode.OK if drop_in and code in _TOLERATED else code
 
 
-_SERVICE = "tosca_definitions_version"
-"""The first key of service templates."""
-
-
-def _is_packed(name: str) -> bool:
-    """Return whether a file is an archive of a service, or a folder with one; of other folders `_with_folders`."""
-    return name.endswith((".csar", ".zip")) or (name != "-" and os.path.isdir(name))  # noqa: PTH112
-
-
 def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], int]:
     """Return the files with those in folders in the place of these, and the exit code if a folder has mistakes."""
     from heat_config_agent.sources import folder  # noqa: PLC0415  # folders are rare
@@ -176,19 +167,26 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
 
 
 def is_service(name: str) -> bool:
-    """Return whether a file is certainly a service template, as its first key says, before all of it is read."""
+    """Return whether a path is certainly a TOSCA service: an archive, a folder, or a file whose first key says so."""
+    if name == "-":
+        return False
+    if name.endswith((".csar", ".zip")) or os.path.isdir(name):  # noqa: PTH112  # once for each document
+        return True
     try:
-        if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
+        if not os.path.isfile(name):  # noqa: PTH113
             return False
         with open(name, "rb") as file:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return False
-    if _SERVICE.encode() not in head:
+    if head.startswith(b"PK\x03\x04"):
+        return True
+    key = TOSCA_KEYS[0].encode()
+    if key not in head:
         return False
     lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
     first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
-    return first.startswith(f"{_SERVICE}:".encode())
+    return first.startswith(key + b":")
 
 
 _HEAD = 4096
@@ -199,9 +197,9 @@ def _reads_as_template(source: Named) -> bool:
     """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
         return False
-    versions = (b"heat_template_version", b"tosca_definitions_version")
-    lines = source.content.splitlines()
-    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(versions) for line in lines)
+    from heat_config_agent.diagnostics import kinds  # noqa: PLC0415  # only after mistakes
+
+    return source.content.startswith(b"PK") or bool(kinds.template_in(source.content))
 
 
 def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:

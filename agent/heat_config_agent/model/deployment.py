@@ -9,6 +9,10 @@ from collections.abc import Callable, Mapping
 from heat_config_hooks.protocol import file_key
 from heat_config_hooks.values import dataclass, field
 
+HOT_KEYS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
+TOSCA_KEYS = ("tosca_definitions_version", "topology_template")
+"""The keys by which templates are known, first the versions of the languages; `diagnostics.kinds` knows more."""
+
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
 

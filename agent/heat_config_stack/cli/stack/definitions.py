@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.words import among
 from heat_config_agent.masking.redaction import OPEN
@@ -15,7 +16,6 @@ from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.cli.stack import signatures
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import exchange, loader, reader
