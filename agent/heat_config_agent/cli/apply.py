@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,14 +10,14 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, apply_template, is_template, settings_of
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.survey import Ground, survey
 from heat_config_agent.engine.workplace import Workplace, open_state
-from heat_config_agent.model.deployment import TOSCA_KEYS, Document
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, SourceError, UsageError
 from heat_config_agent.runs import tools
@@ -71,27 +70,11 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 """Exit codes that callers of heat-agents' 55-heat-config do not expect."""
 
 
-_RUBBISH = 200_000
-"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    gc.set_threshold(_RUBBISH)
     options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
     at_first = shortcut.inputs(arguments, os.environ)
-    settings = effective.make(
-        os.environ,
-        config=options.config,
-        state=options.state_dir,
-        overrides=effective.Overrides(
-            hooks=tuple(options.hooks_dir),
-            limit=options.timeout,
-            grace=options.grace,
-            delivery=options.deliver_for,
-            ca_file=options.ca_file,
-        ),
-    )
+    settings = settings_of(options)
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
     has_folder = any(os.path.isdir(each) for each in options.file)  # noqa: PTH112
@@ -99,8 +82,8 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(is_service, options.file)):
-        return _apply_template(settings, options, None)
+    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_template(options.file[0])):
+        return apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
@@ -109,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
         if not any(map(_reads_as_template, sources)):
             return _refused(error, as_json=options.json)
     if not documents or any(metadata.is_template(document.content) for document in documents):
-        return _apply_template(settings, options, sources[0].content)
+        return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
     if metadata.lacks_ids(documents):
@@ -133,6 +116,11 @@ def main(arguments: Sequence[str]) -> int:
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
+
+
+def _is_packed(name: str) -> bool:
+    """Return whether a file is an archive of a service, or a folder with one; of other folders `_with_folders`."""
+    return name.endswith((".csar", ".zip")) or (name != "-" and os.path.isdir(name))  # noqa: PTH112
 
 
 def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], int]:
@@ -166,33 +154,6 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
     return ExitCode.USAGE
 
 
-def is_service(name: str) -> bool:
-    """Return whether a path is certainly a TOSCA service: an archive, a folder, or a file whose first key says so."""
-    if name == "-":
-        return False
-    if name.endswith((".csar", ".zip")) or os.path.isdir(name):  # noqa: PTH112  # once for each document
-        return True
-    try:
-        if not os.path.isfile(name):  # noqa: PTH113
-            return False
-        with open(name, "rb") as file:
-            head = file.read(_HEAD)
-    except (OSError, ValueError):
-        return False
-    if head.startswith(b"PK\x03\x04"):
-        return True
-    key = TOSCA_KEYS[0].encode()
-    if key not in head:
-        return False
-    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
-    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
-    return first.startswith(key + b":")
-
-
-_HEAD = 4096
-"""The bytes of a file among which the first key of a service template usually is."""
-
-
 def _reads_as_template(source: Named) -> bool:
     """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
@@ -200,19 +161,6 @@ def _reads_as_template(source: Named) -> bool:
     from heat_config_agent.diagnostics import kinds  # noqa: PLC0415  # only after mistakes
 
     return source.content.startswith(b"PK") or bool(kinds.template_in(source.content))
-
-
-def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
-    """Create or update the stack of a template."""
-    if len(options.file) != 1 or options.file == ["-"]:
-        raise UsageError(
-            "a template cannot be applied together with other files, or from standard input", hint="name one file"
-        )
-    if options.only:
-        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
-    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
-
-    return stack_package.apply(settings, options.file[0], options, content)
 
 
 def parser() -> argparse.ArgumentParser:
