@@ -7,17 +7,12 @@ os-apply-config has its own metadata and templates, `$OS_CONFIG_FILES` and `$OS_
 from __future__ import annotations
 
 from heat_config_hooks import programs, protocol
+from heat_config_hooks.needs import APPLY_CONFIG, NEEDS
 from heat_config_hooks.reply import Reply
-
-PROGRAM = programs.Program(
-    names=("os-apply-config",),
-    variable="HEAT_APPLY_CONFIG_CMD",
-    install="install os-apply-config («pip install os-apply-config» or «apt install python3-os-apply-config»)",
-)
 
 ABOUT = protocol.About(
     config="none: it is ignored",
-    program=PROGRAM,
+    needs=NEEDS["apply-config"],
     variables=(
         "HEAT_APPLY_CONFIG_CMD",
         "HEAT_APPLY_CONFIG_OUTPUTS",
@@ -31,7 +26,7 @@ ABOUT = protocol.About(
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
     """Return the command that runs os-apply-config."""
-    argv = programs.find(PROGRAM, place.environment)
+    argv = programs.find(APPLY_CONFIG, place.environment)
     outputs = protocol.clear_outputs(request, place)
     return protocol.Command(argv=argv, cwd=place.run, environment={"heat_outputs_path": str(outputs)})
 

@@ -21,20 +21,14 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import CFN_INIT, NEEDS
 from heat_config_hooks.options import ISOLATE
 from heat_config_hooks.reply import Reply, nothing_done
-
-PROGRAM = programs.Program(
-    names=("cfn-init",),
-    variable="HEAT_CFN_INIT_CMD",
-    install="install heat-cfntools («pip install heat-cfntools» or «apt install heat-cfntools»)",
-    version=("--help",),
-)
 
 ABOUT = protocol.About(
     config="the value of `AWS::CloudFormation::Init`: an object, or its JSON text",
     options=ISOLATE,
-    program=PROGRAM,
+    needs=NEEDS["cfn-init"],
     writes={
         "HEAT_CFN_INIT_LAST_METADATA_DIR": "/var/cache/heat-cfntools",
         "HEAT_CFN_INIT_LOG": "/var/log/cfn-init.log",
@@ -91,7 +85,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     """Check the config, and return the command."""
     if not _read(request.config):
         return nothing_done()
-    programs.find(PROGRAM, place.environment)
+    programs.find(CFN_INIT, place.environment)
     outputs = protocol.clear_outputs(request, place)
     return steps.command(__name__, request, place, heat_outputs_path=str(outputs))
 
@@ -99,7 +93,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Write the metadata and run cfn-init under a lock; report failures from its log, and return an exit code."""
     config = _read(request.config)
-    argv = programs.find(PROGRAM, place.environment)
+    argv = programs.find(CFN_INIT, place.environment)
     directory = Path(
         place.environment.get("HEAT_CFN_INIT_LAST_METADATA_DIR") or ABOUT.writes["HEAT_CFN_INIT_LAST_METADATA_DIR"]
     )

@@ -18,15 +18,10 @@ from urllib.parse import SplitResult, urlsplit
 
 from heat_config_hooks import files, programs, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import CHEF, NEEDS
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 
-PROGRAM = programs.Program(
-    names=("chef-client", "cinc-client"),
-    variable="HEAT_CHEF_CMD",
-    folders=("/opt/chef/bin", "/opt/cinc/bin"),
-    install="install Chef Infra Client or Cinc Client from the packages of their vendors",
-)
 GIT = programs.Program(names=("git",), install="the option kitchen needs it: install it with «apt install git»")
 
 ABOUT = protocol.About(
@@ -38,7 +33,7 @@ ABOUT = protocol.About(
         "kitchen_path": Option(Kind.TEXT, "folder of the kitchen (default `WORKING/kitchen`)"),
         **TRUSTED,
     },
-    program=PROGRAM,
+    needs=NEEDS["chef"],
     variables=("HEAT_CHEF_CMD", "HEAT_CHEF_WORKING", "HEAT_CHEF_OUTPUTS", "CHEF_LICENSE"),
     tested="a stand-in that records its command line, environment and files; real git",
 )
@@ -73,7 +68,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     run_list = _run_list(request.config)
     if run_list is None:
         return nothing_done()
-    programs.find(PROGRAM, place.environment)
+    programs.find(CHEF, place.environment)
     kitchen = _kitchen(request, place)
     if _url(request):
         programs.find(GIT, place.environment)
@@ -102,7 +97,7 @@ def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
         code = _clone(url, _kitchen(request, place), place)
         if code:
             return code
-    client = programs.find(PROGRAM, place.environment)
+    client = programs.find(CHEF, place.environment)
     arguments = ("-z", "--config", str(place.run / "client.rb"), "-j", str(place.run / "node.json"))
     return steps.run((*client, *arguments), cwd=place.working)
 

@@ -17,9 +17,10 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-from heat_config_compat.pods import CRICTL, Container, Mine, Node, NoStatus, Pod
+from heat_config_compat.pods import Container, Mine, Node, NoStatus, Pod
 from heat_config_hooks import files, protocol, steps, strict_json, strict_yaml
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import NEEDS
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import NO_TOOL
 from heat_config_hooks.values import dataclass
@@ -36,7 +37,7 @@ ABOUT = protocol.About(
         ),
         "poll_period": Option(Kind.SECONDS, "seconds between two checks of the pod", 5.0),
     },
-    program=CRICTL,
+    needs=NEEDS["kubelet"],
     variables=(
         "HEAT_KUBELET_API",
         "HEAT_KUBELET_CRICTL",

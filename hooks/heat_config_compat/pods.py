@@ -14,13 +14,8 @@ from typing import Any
 
 from heat_config_hooks import programs
 from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.needs import CRICTL
 from heat_config_hooks.values import dataclass
-
-CRICTL = programs.Program(
-    names=("crictl",),
-    variable="HEAT_KUBELET_CRICTL",
-    install="install cri-tools, or configure the kubelet to serve its read-only API (readOnlyPort: 10255)",
-)
 
 API = "http://127.0.0.1:10255"
 """The address of the kubelet's read-only API, unless `$HEAT_KUBELET_API` names another."""

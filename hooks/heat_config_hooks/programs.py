@@ -12,6 +12,71 @@ from heat_config_hooks.values import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class Packages:
+    """The packages in which a program is, by the command that installs them; as text, the way for this machine."""
+
+    apt: str = ""
+    """The package of Debian and Ubuntu."""
+    dnf: str = ""
+    """The package of Fedora and Red Hat."""
+    zypper: str = ""
+    """The package of SUSE."""
+    pip: str = ""
+    """The package for pip, where the distribution has none."""
+    other: str = ""
+    """Another way."""
+    object: str = "it"
+    """The object of the sentence: `one` of several programs."""
+
+    def __str__(self) -> str:
+        names = {"apt": self.apt, "dnf": self.dnf, "zypper": self.zypper}
+        manager = _manager()
+        if name := names.get(manager):
+            ways = [f"with «{manager} install {name}»"]
+        elif self.pip:
+            ways = [f"with «pip install {self.pip}»"]
+        else:
+            ways = [f"from your distribution's package {self.apt}"]
+        return f"install {self.object} {', or '.join([*ways, *filter(None, [self.other])])}"
+
+
+RELEASE = "/etc/os-release"
+"""The file that names the distribution."""
+
+_MANAGERS = {
+    **dict.fromkeys(("debian", "ubuntu"), "apt"),
+    **dict.fromkeys(("fedora", "rhel", "centos"), "dnf"),
+    **dict.fromkeys(("suse", "opensuse", "sles"), "zypper"),
+}
+"""Distribution, as `ID` and `ID_LIKE` name it → the command that installs its packages."""
+
+
+def _manager() -> str:
+    """Return the command that installs the packages of this machine's distribution; empty if it is not known."""
+    try:
+        with open(RELEASE, encoding="utf-8", errors="replace") as file:
+            lines = [line.strip().partition("=") for line in file]
+    except OSError:
+        return ""
+    values = {name: value.strip("\"'") for name, _, value in lines}
+    words = [*values.get("ID", "").split(), *values.get("ID_LIKE", "").split()]
+    return next((_MANAGERS[word] for word in words if word in _MANAGERS), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """A Python module that a hook loads."""
+
+    name: str
+    package: str
+    """The name by which people know it."""
+    purpose: str
+    """The reason, as the end of a sentence: `runs ansible-playbook`."""
+    install: str | Packages
+    """See `Program.install`."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Program:
     """A program that a hook drives."""
 
@@ -21,7 +86,7 @@ class Program:
     """The variable that names another program, e.g. `HEAT_PUPPET_CMD`: a path, a name, or a command line."""
     folders: tuple[str, ...] = ()
     """Folders outside the usual PATH where its own packages install it."""
-    install: str
+    install: str | Packages
     """The way to install it, as the end of a sentence: `install it with «apt install puppet»`."""
     version: tuple[str, ...] = ("--version",)
     """Arguments with which it prints its version."""
@@ -54,11 +119,27 @@ def every(program: Program, environment: Mapping[str, str]) -> Iterator[tuple[st
             yield (str(Path(path).absolute()), *rest)
 
 
-def missing(program: Program, environment: Mapping[str, str]) -> MissingTool:
-    """Return the error that says that a program is not installed, and how to install it."""
-    named = _named(program, environment)
-    wanted = f"{named} (${program.variable})" if named else " or ".join(program.names)
-    return MissingTool(f"{wanted} is not installed; {program.install}")
+def is_here(need: Program | Module, environment: Mapping[str, str]) -> bool:
+    """Return whether a program or a module is installed."""
+    if isinstance(need, Program):
+        return next(every(need, environment), None) is not None
+    import importlib.util  # noqa: PLC0415  # looking for a module takes much less time than loading it
+
+    return importlib.util.find_spec(need.name) is not None
+
+
+def missing(need: Program | Module, environment: Mapping[str, str]) -> MissingTool:
+    """Return the error that says that a program or a module is not installed, and how to install it."""
+    purpose = f", which {need.purpose}," if isinstance(need, Module) else ""
+    return MissingTool(f"{title(need, environment)}{purpose} is not installed; {need.install}")
+
+
+def title(need: Program | Module, environment: Mapping[str, str]) -> str:
+    """Return the name of a program, or its names, or that of a module's package."""
+    if isinstance(need, Module):
+        return need.package
+    named = _named(need, environment)
+    return f"{named} (${need.variable})" if named else " or ".join(need.names)
 
 
 def _named(program: Program, environment: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 if TYPE_CHECKING:
     from typing import Literal, Protocol
 
-    from heat_config_hooks.programs import Program  # few hooks have one
+    from heat_config_hooks.programs import Module, Program  # few hooks have one
 else:
     Protocol = object
 
@@ -182,8 +182,8 @@ class About:
     """The form of its configs, in a few words."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """Its own options, in addition to `options.COMMON`."""
-    program: Program | None = None
-    """The program that it drives; None if it needs none."""
+    needs: tuple[Program | Module, ...] = ()
+    """The programs and modules that its runs need, first the program that it drives: its row of `needs.NEEDS`."""
     variables: tuple[str, ...] = ()
     """The variables that configure it."""
     writes: Mapping[str, str] = field(default_factory=dict)
@@ -201,6 +201,12 @@ class About:
     """Patterns for the files that a deployment leaves in the folders `working` and `outputs`."""
     tested: str
     """The real thing that the tests run it with, in a few words."""
+
+    @property
+    def program(self) -> Program | None:
+        """The program that it drives; None if it needs none."""
+        first = self.needs[0] if self.needs else None
+        return first if hasattr(first, "names") else None  # type: ignore[return-value]  # `programs` is not loaded
 
 
 class Hook(Protocol):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import heat_config_hooks
 from heat_config_hooks import files
+from heat_config_hooks.programs import Module, Program
 from heat_config_hooks.protocol import About
 
 BEGIN, END = "<!-- hooks -->", "<!-- /hooks -->"
@@ -36,7 +37,7 @@ def updated(text: str) -> str:
 
 
 def _row(tool: str, about: About) -> tuple[str, ...]:
-    needs = " or ".join(_code(about.program.names)) if about.program else ""
+    needs = ", ".join(" or ".join(_code(_names(need))) for need in about.needs)
     package = "compat" if tool in heat_config_hooks.COMPAT else "agent"
     cells = (
         f"`{tool}`",
@@ -47,6 +48,10 @@ def _row(tool: str, about: About) -> tuple[str, ...]:
         ", ".join(_code(about.variables)),
     )
     return tuple(cell.replace("|", "\\|") or "–" for cell in (*cells, about.tested))
+
+
+def _names(need: Program | Module) -> Iterable[str]:
+    return need.names if isinstance(need, Program) else (need.package,)
 
 
 def _code(names: Iterable[str]) -> list[str]:

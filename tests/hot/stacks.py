@@ -15,7 +15,7 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import AgentError, UsageError
 from heat_config_agent.model.mistake import Mistake
-from heat_config_stack.cli.stack.definitions import all_mistakes
+from heat_config_stack.cli.stack.templates import all_mistakes
 from heat_config_stack.definition import Definition, Identity, Unresolved, resolve
 from heat_config_stack.hot.loader import examine, load
 from heat_config_stack.hot.source import Source

@@ -18,7 +18,7 @@ def test_the_template_of_every_type_is_valid() -> None:
     for name in type_schemas.names(types):
         class_ = types.known(name)
         assert class_ is not None
-        declared = type_schemas.declaration(name, class_, placeholder=types.is_placeholder_class(class_))
+        declared = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
         made = type_templates.template(declared, type_templates.HOT)
         assert made["parameters"].keys() == declared["properties"].keys()
         source = Source(File("t.yaml", json.dumps(made, default=repr)))

@@ -28,7 +28,7 @@ from heat_config_agent.cli import config, log, show, status
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state import journal
-from heat_config_stack.cli import stack
+from heat_config_stack.cli.stack import commands
 from heat_config_stack.records import store
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _stack(machine: Machine, *words: str) -> str:
 def _parser() -> ArgumentParser:
     """Return the parser of the commands about stacks: to make it takes longer than most of them."""
     parser = ArgumentParser()
-    stack.add(parser.add_subparsers())
+    commands.add(parser.add_subparsers())
     return parser
 
 

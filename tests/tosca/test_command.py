@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.cli.apply import is_service
+from heat_config_agent.cli.apply_options import is_template
 from support.machine import Done, Machine
 
 HEAD = "tosca_definitions_version: tosca_simple_yaml_1_3\n"
@@ -137,19 +137,20 @@ def test_inputs_without_a_value_are_left_open(machine: Machine, tmp_path: Path) 
     [
         ("tosca_definitions_version: tosca_simple_yaml_1_3\n", True),
         ("\ufeff# of a shop\n\n---\n  \ntosca_definitions_version: tosca_simple_yaml_1_3\n", True),
+        ("heat_template_version: 2018-08-31\nresources: {}\n", True),
         ("description: x\ntosca_definitions_version: tosca_simple_yaml_1_3\n", False),
         ("- config: tosca_definitions_version\n", False),
         ("# tosca_definitions_version: x\n- group: script\n", False),
         ("", False),
     ],
 )
-def test_the_first_key_says_that_a_file_is_a_service(text: str, is_one: bool, tmp_path: Path) -> None:
+def test_first_key_says_that_a_file_is_a_template(text: str, is_one: bool, tmp_path: Path) -> None:
     """All others are read as documents first: then it is certain what they are."""
     path = tmp_path / "file"
     path.write_text(text)
-    assert is_service(str(path)) is is_one
-    assert not is_service(str(tmp_path))
-    assert not is_service(str(tmp_path / "nothing"))
+    assert is_template(str(path)) is is_one
+    assert not is_template(str(tmp_path))
+    assert not is_template(str(tmp_path / "nothing"))
 
 
 def test_a_substitute_for_a_node_that_is_not_there_is_refused(machine: Machine, files: dict[str, str]) -> None:

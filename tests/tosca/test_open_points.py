@@ -52,9 +52,7 @@ def test_a_program_that_is_not_here_is_left_open(name: str, program: str, tmp_pa
     """With how to install it; bash is here."""
     (tmp_path / name).write_text("")
     said = points(operation(tmp_path, name), "open-tool")
-    assert [each.partition(" (install it")[0] for each in said] == (
-        [f"{program} is not on this machine"] * bool(program)
-    )
+    assert [each.partition(" (install ")[0] for each in said] == ([f"{program} is not on this machine"] * bool(program))
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ LANGUAGES = {"hot": {"definition"}, "tosca": {"definition"}}
 
 HOOKS = {"protocol", "processes", "options", "programs", "errors", "reply", "files", "load", "HOOKS"}
 HOOKS |= {"strict_json", "strict_yaml", "yaml_schema", "yaml_tree", "memory", "values", "alphabet", "artifacts"}
-HOOKS |= {"script_outputs", "isolation", "retry", "words"}
+HOOKS |= {"script_outputs", "isolation", "retry", "words", "needs"}
 """The modules of the hooks that the agent and the stack package may know."""
 
 UNIT_TESTS = {

@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     first = arguments[0] if arguments else ""
     if first and first not in COMMANDS and not first.startswith("-"):
         raise UsageError(f"there is no command {first!r}", hint=_alternatives(first))
-    declared = parser(first)
+    declared = parser(first, arguments[1] if len(arguments) > 1 else "")
     options = declared.parse_args(arguments)
     if not hasattr(options, "run"):
         declared.print_help()
@@ -70,10 +70,11 @@ def _alternatives(word: str) -> str:
     return f"did you mean `heat-config-agent {near}`?" if near else "`heat-config-agent --help` lists all"
 
 
-def parser(first: str = "") -> argparse.ArgumentParser:
+def parser(first: str = "", second: str = "") -> argparse.ArgumentParser:
     """Return the parser of the command line: with the command `first` only, or else with all commands.
 
-    The manual page and the completion are generated from it too.
+    Of the commands of `stack`, it has only `second`, if there is such a command. The manual page and the completion are
+    generated from it too.
     """
     parser = Parser(
         prog="heat-config-agent",
@@ -85,5 +86,5 @@ def parser(first: str = "") -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", title="commands")
     only = COMMANDS.get(first)
     for module in [only] if only else dict.fromkeys(COMMANDS.values()):  # one loads much faster than all
-        importlib.import_module(module).add(commands)
+        importlib.import_module(module).add(commands, *([second] if first == "stack" else []))
     return parser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, VERSIONS, apply_template, is_template, settings_of
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
@@ -71,27 +70,11 @@ _TOLERATED = (ExitCode.FAILED, ExitCode.UNDELIVERED, ExitCode.REBOOT)
 """Exit codes that callers of heat-agents' 55-heat-config do not expect."""
 
 
-_RUBBISH = 200_000
-"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code."""
-    gc.set_threshold(_RUBBISH)
     options = command_line.read(arguments, OPTIONS, rest="file") or parser().parse_args(arguments)
     at_first = shortcut.inputs(arguments, os.environ)
-    settings = effective.make(
-        os.environ,
-        config=options.config,
-        state=options.state_dir,
-        overrides=effective.Overrides(
-            hooks=tuple(options.hooks_dir),
-            limit=options.timeout,
-            grace=options.grace,
-            delivery=options.deliver_for,
-            ca_file=options.ca_file,
-        ),
-    )
+    settings = settings_of(options)
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
     has_folder = any(os.path.isdir(each) for each in options.file)  # noqa: PTH112
@@ -99,8 +82,8 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_service(options.file[0])):
-        return _apply_template(settings, options, None)
+    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_template(options.file[0])):
+        return apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:
         documents, troubles = _collect(sources)
@@ -109,7 +92,7 @@ def main(arguments: Sequence[str]) -> int:
         if not any(map(_reads_as_template, sources)):
             return _refused(error, as_json=options.json)
     if not documents or any(metadata.is_template(document.content) for document in documents):
-        return _apply_template(settings, options, sources[0].content)
+        return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
     if metadata.lacks_ids(documents):
@@ -133,10 +116,6 @@ def main(arguments: Sequence[str]) -> int:
     if troubles and code is ExitCode.OK:
         code = ExitCode.FAILED
     return ExitCode.OK if drop_in and code in _TOLERATED else code
-
-
-_SERVICE = "tosca_definitions_version"
-"""The first key of service templates."""
 
 
 def _is_packed(name: str) -> bool:
@@ -175,46 +154,12 @@ def _refused(error: UsageError, *, as_json: bool) -> int:
     return ExitCode.USAGE
 
 
-def is_service(name: str) -> bool:
-    """Return whether a file is certainly a service template, as its first key says, before all of it is read."""
-    try:
-        if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
-            return False
-        with open(name, "rb") as file:
-            head = file.read(_HEAD)
-    except (OSError, ValueError):
-        return False
-    if _SERVICE.encode() not in head:
-        return False
-    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
-    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
-    return first.startswith(f"{_SERVICE}:".encode())
-
-
-_HEAD = 4096
-"""The bytes of a file among which the first key of a service template usually is."""
-
-
 def _reads_as_template(source: Named) -> bool:
     """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
         return False
-    versions = (b"heat_template_version", b"tosca_definitions_version")
     lines = source.content.splitlines()
-    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(versions) for line in lines)
-
-
-def _apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
-    """Create or update the stack of a template."""
-    if len(options.file) != 1 or options.file == ["-"]:
-        raise UsageError(
-            "a template cannot be applied together with other files, or from standard input", hint="name one file"
-        )
-    if options.only:
-        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
-    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
-
-    return stack_package.apply(settings, options.file[0], options, content)
+    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(VERSIONS) for line in lines)
 
 
 def parser() -> argparse.ArgumentParser:

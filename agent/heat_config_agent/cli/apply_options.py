@@ -1,10 +1,24 @@
-"""The options of `heat-config-apply`."""
+"""The options of `heat-config-apply`, and the FILE that is a template for certain.
+
+For a template, nothing of what applies documents is loaded.
+"""
 
 from __future__ import annotations
 
-from heat_config_agent.cli import state_options
+import os
+
+from heat_config_agent.cli import command_line, state_options
 from heat_config_agent.cli.command_line import Option, seconds
+from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings import effective, schema
+from heat_config_agent.settings.effective import Settings
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from types import SimpleNamespace
 
 TEMPLATE = (
     Option("--environment", "with a template: an environment file; may be repeated", "FILE", repeated=True, short="-e"),
@@ -79,3 +93,69 @@ OPTIONS = (
     *TEMPLATE,
 )
 """In the order of `--help`."""
+
+VERSIONS = (b"heat_template_version", b"tosca_definitions_version")
+"""The first keys of templates."""
+
+
+def is_of_template(arguments: Sequence[str]) -> bool:
+    """Return whether the only FILE of a command line is certainly a template."""
+    options = command_line.read(arguments, OPTIONS, rest="file")
+    return options is not None and len(options.file) == 1 and is_template(options.file[0])
+
+
+def run_template(arguments: Sequence[str]) -> int:
+    """Apply the only FILE of a command line, which is a template; return the exit code."""
+    options = command_line.read(arguments, OPTIONS, rest="file")
+    if options is None:
+        raise ValueError("the command line has no template")
+    return apply_template(settings_of(options), options, None)
+
+
+def settings_of(options: SimpleNamespace | argparse.Namespace) -> Settings:
+    """Return the settings with those of the command line."""
+    return effective.make(
+        os.environ,
+        config=options.config,
+        state=options.state_dir,
+        overrides=effective.Overrides(
+            hooks=tuple(options.hooks_dir),
+            limit=options.timeout,
+            grace=options.grace,
+            delivery=options.deliver_for,
+            ca_file=options.ca_file,
+        ),
+    )
+
+
+def is_template(name: str) -> bool:
+    """Return whether a file is certainly a template, as its first key says, before all of it is read."""
+    try:
+        if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
+            return False
+        with open(name, "rb") as file:
+            head = file.read(_HEAD)
+    except (OSError, ValueError):
+        return False
+    if not any(version in head for version in VERSIONS):
+        return False
+    lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))
+    first = next((line for line in lines if line and not line.startswith((b"#", b"---", b"%"))), b"")
+    return first.startswith(tuple(version + b":" for version in VERSIONS))
+
+
+_HEAD = 4096
+"""The bytes of a file among which the first key of a template usually is."""
+
+
+def apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
+    """Create or update the stack of a template."""
+    if len(options.file) != 1 or options.file == ["-"]:
+        raise UsageError(
+            "a template cannot be applied together with other files, or from standard input", hint="name one file"
+        )
+    if options.only:
+        raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
+    from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it
+
+    return stack_package.apply(settings, options.file[0], options, content)

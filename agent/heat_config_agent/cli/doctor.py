@@ -136,9 +136,9 @@ class _Programs:
             state = states[tool.name]
             if not state.problem:
                 continue
-            if tool.builtin and not state.program:
+            if state.lacks:
                 absent.append(tool)
-            if state.program or not tool.builtin or tool.name in needed:
+            if not state.lacks or tool.name in needed:
                 need = "a deployment needs it, and " if tool.name in needed else ""
                 yield warning("hooks", f"{tool.name}: {need}{state.problem}")
         yield ok("hooks", self._summary(absent))

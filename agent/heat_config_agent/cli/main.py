@@ -15,7 +15,12 @@ from heat_config_hooks import memory
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from typing import NoReturn
+
+
+_RUBBISH = 200_000
+"""Number of new objects after which the garbage collector runs; a document of thousands of entries is not garbage."""
 
 
 def agent() -> int:
@@ -41,11 +46,16 @@ def apply() -> NoReturn:
         _end(0)
     _end_on_interrupt()
     gc.disable()
-    from heat_config_agent.cli import apply as command  # noqa: PLC0415
-    from heat_config_agent.cli import runner  # noqa: PLC0415
+    from heat_config_agent.cli import apply_options, runner  # noqa: PLC0415
 
+    run: Callable[[Sequence[str]], int] = apply_options.run_template
+    if not apply_options.is_of_template(sys.argv[1:]):
+        from heat_config_agent.cli import apply as command  # noqa: PLC0415  # templates need none of it
+
+        run = command.main
     _loaded()
-    _end(runner.run(command.main))
+    gc.set_threshold(_RUBBISH)
+    _end(runner.run(run))
 
 
 def _lead_others() -> None:

@@ -17,7 +17,7 @@ import heat_config_hooks
 from heat_config_agent.deployments import cleanup, selection
 from heat_config_agent.model.deployment import Tool
 from heat_config_agent.model.entry import Entry
-from heat_config_hooks import programs
+from heat_config_hooks import needs, programs
 from heat_config_hooks.protocol import About
 from heat_config_hooks.values import dataclass
 
@@ -37,6 +37,8 @@ class State:
     """The version of the program; empty if it prints none."""
     problem: str = ""
     """The reason why the tool cannot be used, and what to do; empty if it can."""
+    lacks: bool = False
+    """True if something that its runs need is not installed."""
 
 
 def about(tool: Tool) -> About | None:
@@ -100,8 +102,10 @@ def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack
     if program is None:
         return State()
     commands = list(programs.every(program, environment))
-    if not commands:
-        return State(problem=str(programs.missing(program, environment)))
+    need = needs.lacking(description.needs, environment)
+    if need is not None:
+        there = shlex.join(commands[0]) if commands else ""
+        return State(program=there, problem=str(programs.missing(need, environment)), lacks=True)
     if not program.version:
         return State(program=shlex.join(commands[0]))
     return [_start(command, program.version, environment, stack) for command in commands]

@@ -24,7 +24,7 @@ COMMANDS = {
     "policy": "heat_config_stack.cli.policy",
     "sign": "heat_config_stack.cli.sign",
     "follow": "heat_config_stack.cli.follow",
-    "stack": "heat_config_stack.cli.stack",
+    "stack": "heat_config_stack.cli.stack.commands",
     "template": "heat_config_stack.cli.template",
 }
 """Command → the module that declares it."""

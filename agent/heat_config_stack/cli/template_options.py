@@ -6,11 +6,13 @@ import argparse
 import json
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.files import take
-from heat_config_stack.definition.files import File
-from heat_config_stack.hot.source import COMMAND_LINE
+
+if TYPE_CHECKING:
+    from heat_config_stack.definition.files import File
 
 _NAMED = re.compile(r"[A-Za-z_][\w.:-]*=", re.ASCII)
 
@@ -95,7 +97,12 @@ def add_attributes(parser: argparse.ArgumentParser) -> None:
 def attributes(options: argparse.Namespace) -> tuple[File, ...]:
     """Return an environment with the attributes of --attribute; none if there are none. Raises UsageError."""
     by_resource = attributes_by_resource(options)
-    return (File(COMMAND_LINE, json.dumps({"attributes": by_resource})),) if by_resource else ()
+    if not by_resource:
+        return ()
+    from heat_config_stack.definition.files import File  # noqa: PLC0415
+    from heat_config_stack.hot.source import COMMAND_LINE  # noqa: PLC0415  # few commands have the option
+
+    return (File(COMMAND_LINE, json.dumps({"attributes": by_resource})),)
 
 
 def attributes_by_resource(options: argparse.Namespace) -> dict[str, dict[str, object]]:

@@ -16,7 +16,7 @@ from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.runs.tools import Tools
 from heat_config_stack.cli import template_options
-from heat_config_stack.cli.stack import definitions, sessions
+from heat_config_stack.cli.stack import sessions, templates
 from heat_config_stack.definition import Definition, Parameter
 from heat_config_stack.hot import capabilities
 from heat_config_stack.hot.checker import Checked, check
@@ -72,7 +72,7 @@ def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked
     """
     if checked.definition is None:
         return checked
-    mistakes, left = definitions.all_mistakes(checked.definition, types, checked.mistakes), list[Mistake]()
+    mistakes, left = templates.all_mistakes(checked.definition, types, checked.mistakes), list[Mistake]()
     if any(isinstance(each.value, Unknown) for each in checked.definition.parameters.values()):
         known = set(checked.mistakes)
         mistakes = [each for each in mistakes if each in known or not any("<" in str(part) for part in each.path)]

@@ -231,7 +231,7 @@ class Stack:
             if self.world.unusable is None:
                 raise
             self.world.unusable(str(error))
-            return self._made(self.world.types.unusable, definition, record)
+            return self._made(self.world.types.unusable(), definition, record)
 
     def _class_of_record(self, type_: MappedType, record: ResourceRecord) -> type[Resource]:
         """Return the class of an existing resource. Raises UsageError."""
@@ -286,7 +286,7 @@ class Stack:
 
     def placeholders(self) -> list[Resource]:
         """Return the placeholders for cloud resources."""
-        return [each for each in self.resources.values() if self.world.types.is_placeholder(each)]
+        return [each for each in self.resources.values() if each.is_placeholder]
 
     def if_it_were(self, definition: Definition) -> Stack:
         """Return the stack with another definition, to look at, not to work on."""

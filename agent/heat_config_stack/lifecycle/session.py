@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.diagnostics.words import among
@@ -13,8 +13,7 @@ from heat_config_agent.model.errors import AgentError, StateError, UsageError, b
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
-from heat_config_stack.lifecycle import preview, procedure, traversal, validation
-from heat_config_stack.lifecycle.endpoint import Endpoint
+from heat_config_stack.lifecycle import procedure, traversal, validation
 from heat_config_stack.lifecycle.live import Servers, Stack, World
 from heat_config_stack.lifecycle.meanwhile import carry_on
 from heat_config_stack.lifecycle.procedures import Procedures
@@ -34,6 +33,10 @@ from heat_config_stack.records.store import Store
 from heat_config_stack.resource.resource import NoActionRequired, Resource
 from heat_config_stack.resource.scheduler import Scheduler
 from heat_config_stack.resource.types import HANDLES, Types
+
+if TYPE_CHECKING:
+    from heat_config_stack.lifecycle.endpoint import Endpoint
+    from heat_config_stack.lifecycle.preview import Change
 
 CATCHING_UP = 5.0
 """Seconds in which scripts may deliver signals that nothing accepted while no process worked on the stack."""
@@ -101,7 +104,9 @@ class Session:
             self._trouble = self._trouble or error
         try:
             definition = _definition(record, record.source, self._load)
-            earlier = _definition(record, record.source_before, self._load) if record.action == UPDATE else None
+            # Only an interrupted update may still roll back: others begin with the definition of the stack.
+            goes_back = self._resumed and record.action == UPDATE
+            earlier = _definition(record, record.source_before, self._load) if goes_back else None
         except (StateError, Invalid) as error:
             definition = earlier = None
             self._trouble = self._trouble or error
@@ -113,6 +118,8 @@ class Session:
         tokens = {each.id: each.data.get("token") for each in self.store.resources.values() if each.type in HANDLES}
         expected = {handle: token for handle, token in tokens.items() if isinstance(token, str) and token}
         if expected:
+            from heat_config_stack.lifecycle.endpoint import Endpoint  # noqa: PLC0415  # few stacks have handles
+
             self._endpoint = Endpoint(port, fixed=True)
             for handle, token in expected.items():
                 self._endpoint.expect(handle, token)
@@ -178,8 +185,10 @@ class Session:
         traversal.converge(root, UPDATE, definition)
         return self._run()
 
-    def preview(self, definition: Definition) -> list[preview.Change]:
+    def preview(self, definition: Definition) -> list[Change]:
         """Return the effects of an update. Raises `Invalid`."""
+        from heat_config_stack.lifecycle import preview  # noqa: PLC0415  # only for previews
+
         validation.check(definition, self._types)
         return list(preview.changes(self._there(), definition))
 
@@ -319,6 +328,8 @@ class Session:
         """Accept signals for a handle from now on, and return the URL for them."""
         root = self._there()
         if self._endpoint is None:
+            from heat_config_stack.lifecycle.endpoint import Endpoint  # noqa: PLC0415  # few stacks have handles
+
             self._endpoint = Endpoint(root.record.port, fixed=self._resumed and bool(root.record.port))
         address = self._endpoint.expect(handle, token)
         if root.record.port != self._endpoint.port:

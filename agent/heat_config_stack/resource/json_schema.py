@@ -36,7 +36,7 @@ def definitions(types: Types, language: Language) -> dict[str, JsonSchema]:
     The properties of a plug-in with wrong declarations are any, and hidden types have the key `doNotSuggest`.
     """
     written = _Written(language)
-    return {name: written.resource(name, class_, types) for name, class_ in _known(types)}
+    return {name: written.resource(name, class_) for name, class_ in _known(types)}
 
 
 def _known(types: Types) -> Iterator[tuple[str, type[Resource]]]:
@@ -51,7 +51,7 @@ class _Written:
     def __init__(self, language: Language) -> None:
         self._either, self._any = language.either, language.any_value
 
-    def resource(self, name: str, class_: type[Resource], types: Types) -> JsonSchema:
+    def resource(self, name: str, class_: type[Resource]) -> JsonSchema:
         """Return the schema of a resource of one type."""
         status = type_schemas.status(name, class_)
         about = type_schemas.description(class_).partition("\n")[0] or name
@@ -66,7 +66,7 @@ class _Written:
         if class_.any_property:
             return schema
         in_place = {key for key, property_ in declared.items() if property_.update_allowed}
-        if types.is_placeholder_class(class_):  # which accepts every update
+        if class_.is_placeholder:  # which accepts every update
             in_place &= heat_types.updated_in_place(name)
         updated = self._either(self._members(policy, "How members are replaced.")) if policy else {}
         schema["properties"] = {"properties": self._members(declared, about, in_place), "update_policy": updated}

@@ -81,6 +81,8 @@ class Resource(ClientUser):
     """True if it may have the deletion policy Snapshot."""
     may_run: ClassVar[bool] = False
     """True if its actions may run something on a machine, where a replacement has the same place."""
+    is_placeholder: ClassVar[bool] = False
+    """True if it stands for a resource of a cloud: nothing is created for it."""
 
     def __init__(self, name: str, definition: ResourceDefinition, stack: Host) -> None:
         """Work on one resource of a stack; `attach` adds its record."""

@@ -21,9 +21,9 @@ def names(types: Types) -> list[str]:
     return sorted({*types, *heat_types.names()})
 
 
-def handling(types: Types, class_: type[Resource]) -> str:
+def handling(class_: type[Resource]) -> str:
     """Return what this machine does with a resource of a class."""
-    if types.is_placeholder_class(class_):
+    if class_.is_placeholder:
         return NOTHING if class_.any_property else PLACEHOLDER
     return PLUGIN if class_.__module__.startswith(PLUGINS) else CARRIED_OUT
 

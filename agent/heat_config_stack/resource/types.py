@@ -29,32 +29,31 @@ class Types:
         plugins: Mapping[str, type[Resource]],
         service: Mapping[str, type[Resource]],
         *,
-        template: type[Resource],
-        placeholder: type[Resource],
-        unusable: type[Resource],
+        template: Callable[[], type[Resource]],
+        unusable: Callable[[], type[Resource]],
         of_cloud: Callable[[str], type[Resource] | None],
         former: Callable[[str], type[Resource] | None],
     ) -> None:
-        """Take our own types, those of plug-ins, which take precedence, those of services, and the class for templates.
+        """Take our own types, those of plug-ins, which take precedence, and those of services.
 
-        `of_cloud` returns the class for a cloud resource, which is derived from `placeholder`; None for any other type.
-        `former` does the same for cloud types that only existing stacks may contain.
-        `unusable` is the class of existing resources whose own class cannot be used.
+        `template` returns the class for templates, and `unusable` that of resources whose own class cannot be used.
+        `of_cloud` returns the placeholder for a cloud resource; None for any other type. `former` does the same for
+        cloud types that only existing stacks may contain.
         """
         self.unusable = unusable
-        self._classes, self._service = {**builtin, **plugins}, service
-        self._template, self._placeholder, self._of_cloud, self._former = template, placeholder, of_cloud, former
+        self._builtin, self._plugins, self._service = builtin, plugins, service
+        self._template, self._of_cloud, self._former = template, of_cloud, former
 
     def __contains__(self, type_: object) -> bool:
         return isinstance(type_, str) and self.known(type_) is not None
 
     def __iter__(self) -> Iterator[str]:
         """Yield the types that are carried out here."""
-        return iter(self._classes)
+        return iter(dict.fromkeys((*self._builtin, *self._plugins)))
 
     def known(self, type_: str) -> type[Resource] | None:
         """Return the class for a type that is not a template; None if there is no such type."""
-        return self._classes.get(type_) or self._of_cloud(type_)
+        return self._plugins.get(type_) or self._builtin.get(type_) or self._of_cloud(type_)
 
     def mapped_type(self, resource: ResourceDefinition, environment: Environment) -> MappedType:
         """Return the mapping of a resource's type that applies. Raises EntityNotFound."""
@@ -66,7 +65,7 @@ class Types:
     def class_of(self, mapped: MappedType) -> type[Resource]:
         """Return the class for a mapped type. Raises EntityNotFound."""
         if mapped.template:
-            return self._template
+            return self._template()
         class_ = self._service.get(mapped.type) if mapped.of_service else self.known(mapped.type)
         if class_ is not None:
             return class_
@@ -82,14 +81,6 @@ class Types:
             if (former := self._former(mapped.type)) is None:
                 raise
             return former
-
-    def is_placeholder(self, resource: Resource) -> bool:
-        """Return whether a resource is a placeholder for a cloud resource."""
-        return isinstance(resource, self._placeholder)
-
-    def is_placeholder_class(self, class_: type[Resource]) -> bool:
-        """Return whether the resources of a class are placeholders for cloud resources."""
-        return issubclass(class_, self._placeholder)
 
     def replaced(self, resource: ResourceDefinition, environment: Environment) -> type[Resource] | None:
         """Return the class of the known type that a template replaces; None if it replaces none."""

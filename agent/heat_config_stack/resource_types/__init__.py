@@ -2,87 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from heat_config_stack.definition import HOST, NODE, OPERATION
-from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.types import Types
-from heat_config_stack.resource_types.configs import CloudConfig, SoftwareComponent, SoftwareConfig, StructuredConfig
-from heat_config_stack.resource_types.deployment import SoftwareDeployment, StructuredDeployment
-from heat_config_stack.resource_types.groups import (
-    ResourceChain,
-    ResourceGroup,
-    SoftwareDeploymentGroup,
-    StructuredDeploymentGroup,
-)
-from heat_config_stack.resource_types.instance_groups import (
-    CfnAutoScalingGroup,
-    CfnScalingPolicy,
-    InstanceGroup,
-    LaunchConfiguration,
-)
-from heat_config_stack.resource_types.multipart import MultipartMime
-from heat_config_stack.resource_types.nested import TemplateResource
-from heat_config_stack.resource_types.operations import Operation
-from heat_config_stack.resource_types.scaling import AutoScalingGroup, ScalingPolicy
-from heat_config_stack.resource_types.servers import DeployedServer, Placeholder, former_placeholder, placeholder
-from heat_config_stack.resource_types.service_nodes import ServiceHost, ServiceNode
-from heat_config_stack.resource_types.signal_urls import (
-    AccessPolicy,
-    CfnWaitCondition,
-    CfnWaitConditionHandle,
-    SwiftSignal,
-    SwiftSignalHandle,
-    UpdateWaitConditionHandle,
-)
-from heat_config_stack.resource_types.stacks import CfnStack, HeatStack
-from heat_config_stack.resource_types.unusable import Unusable
-from heat_config_stack.resource_types.values import Delay, Nothing, RandomString, TestResource, Value
-from heat_config_stack.resource_types.wait_conditions import WaitCondition, WaitConditionHandle
 
-TYPES: dict[str, type[Resource]] = {
-    "AWS::AutoScaling::AutoScalingGroup": CfnAutoScalingGroup,
-    "AWS::AutoScaling::LaunchConfiguration": LaunchConfiguration,
-    "AWS::AutoScaling::ScalingPolicy": CfnScalingPolicy,
-    "AWS::CloudFormation::Stack": CfnStack,
-    "AWS::CloudFormation::WaitCondition": CfnWaitCondition,
-    "AWS::CloudFormation::WaitConditionHandle": CfnWaitConditionHandle,
-    "OS::Heat::AccessPolicy": AccessPolicy,
-    "OS::Heat::AutoScalingGroup": AutoScalingGroup,
-    "OS::Heat::CloudConfig": CloudConfig,
-    "OS::Heat::Delay": Delay,
-    "OS::Heat::DeployedServer": DeployedServer,
-    "OS::Heat::InstanceGroup": InstanceGroup,
-    "OS::Heat::MultipartMime": MultipartMime,
-    "OS::Heat::None": Nothing,
-    "OS::Heat::RandomString": RandomString,
-    "OS::Heat::ResourceChain": ResourceChain,
-    "OS::Heat::ResourceGroup": ResourceGroup,
-    "OS::Heat::ScalingPolicy": ScalingPolicy,
-    "OS::Heat::SoftwareComponent": SoftwareComponent,
-    "OS::Heat::SoftwareConfig": SoftwareConfig,
-    "OS::Heat::SoftwareDeployment": SoftwareDeployment,
-    "OS::Heat::SoftwareDeploymentGroup": SoftwareDeploymentGroup,
-    "OS::Heat::SoftwareDeployments": SoftwareDeploymentGroup,
-    "OS::Heat::Stack": HeatStack,
-    "OS::Heat::StructuredConfig": StructuredConfig,
-    "OS::Heat::StructuredDeployment": StructuredDeployment,
-    "OS::Heat::StructuredDeploymentGroup": StructuredDeploymentGroup,
-    "OS::Heat::StructuredDeployments": StructuredDeploymentGroup,
-    "OS::Heat::SwiftSignal": SwiftSignal,
-    "OS::Heat::SwiftSignalHandle": SwiftSignalHandle,
-    "OS::Heat::TestResource": TestResource,
-    "OS::Heat::UpdateWaitConditionHandle": UpdateWaitConditionHandle,
-    "OS::Heat::Value": Value,
-    "OS::Heat::WaitCondition": WaitCondition,
-    "OS::Heat::WaitConditionHandle": WaitConditionHandle,
-}
+if TYPE_CHECKING:
+    from heat_config_stack.resource.resource import Resource
 
-SERVICE_TYPES: dict[str, type[Resource]] = {HOST: ServiceHost, NODE: ServiceNode, OPERATION: Operation}
+
+class _Classes(Mapping[str, "type[Resource]"]):
+    """Classes by type, whose modules are loaded with the first resource of a type: most templates have few types."""
+
+    def __init__(self, places: Mapping[str, tuple[str, str]]) -> None:
+        """Take the module and the name of each class."""
+        self._places = places
+
+    def __getitem__(self, type_: str) -> type[Resource]:
+        module, name = self._places[type_]
+        class_: type[Resource] = getattr(importlib.import_module(f"{__package__}.{module}"), name)
+        return class_
+
+    def __contains__(self, type_: object) -> bool:
+        return type_ in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
+TYPES: Mapping[str, type[Resource]] = _Classes(
+    {
+        "AWS::AutoScaling::AutoScalingGroup": ("instance_groups", "CfnAutoScalingGroup"),
+        "AWS::AutoScaling::LaunchConfiguration": ("instance_groups", "LaunchConfiguration"),
+        "AWS::AutoScaling::ScalingPolicy": ("instance_groups", "CfnScalingPolicy"),
+        "AWS::CloudFormation::Stack": ("stacks", "CfnStack"),
+        "AWS::CloudFormation::WaitCondition": ("signal_urls", "CfnWaitCondition"),
+        "AWS::CloudFormation::WaitConditionHandle": ("signal_urls", "CfnWaitConditionHandle"),
+        "OS::Heat::AccessPolicy": ("signal_urls", "AccessPolicy"),
+        "OS::Heat::AutoScalingGroup": ("scaling", "AutoScalingGroup"),
+        "OS::Heat::CloudConfig": ("configs", "CloudConfig"),
+        "OS::Heat::Delay": ("values", "Delay"),
+        "OS::Heat::DeployedServer": ("servers", "DeployedServer"),
+        "OS::Heat::InstanceGroup": ("instance_groups", "InstanceGroup"),
+        "OS::Heat::MultipartMime": ("multipart", "MultipartMime"),
+        "OS::Heat::None": ("values", "Nothing"),
+        "OS::Heat::RandomString": ("values", "RandomString"),
+        "OS::Heat::ResourceChain": ("groups", "ResourceChain"),
+        "OS::Heat::ResourceGroup": ("groups", "ResourceGroup"),
+        "OS::Heat::ScalingPolicy": ("scaling", "ScalingPolicy"),
+        "OS::Heat::SoftwareComponent": ("configs", "SoftwareComponent"),
+        "OS::Heat::SoftwareConfig": ("configs", "SoftwareConfig"),
+        "OS::Heat::SoftwareDeployment": ("deployment", "SoftwareDeployment"),
+        "OS::Heat::SoftwareDeploymentGroup": ("groups", "SoftwareDeploymentGroup"),
+        "OS::Heat::SoftwareDeployments": ("groups", "SoftwareDeploymentGroup"),
+        "OS::Heat::Stack": ("stacks", "HeatStack"),
+        "OS::Heat::StructuredConfig": ("configs", "StructuredConfig"),
+        "OS::Heat::StructuredDeployment": ("deployment", "StructuredDeployment"),
+        "OS::Heat::StructuredDeploymentGroup": ("groups", "StructuredDeploymentGroup"),
+        "OS::Heat::StructuredDeployments": ("groups", "StructuredDeploymentGroup"),
+        "OS::Heat::SwiftSignal": ("signal_urls", "SwiftSignal"),
+        "OS::Heat::SwiftSignalHandle": ("signal_urls", "SwiftSignalHandle"),
+        "OS::Heat::TestResource": ("values", "TestResource"),
+        "OS::Heat::UpdateWaitConditionHandle": ("signal_urls", "UpdateWaitConditionHandle"),
+        "OS::Heat::Value": ("values", "Value"),
+        "OS::Heat::WaitCondition": ("wait_conditions", "WaitCondition"),
+        "OS::Heat::WaitConditionHandle": ("wait_conditions", "WaitConditionHandle"),
+    }
+)
+
+SERVICE_TYPES: Mapping[str, type[Resource]] = _Classes(
+    {
+        HOST: ("service_nodes", "ServiceHost"),
+        NODE: ("service_nodes", "ServiceNode"),
+        OPERATION: ("operations", "Operation"),
+    }
+)
 """The types for services: only the language of services chooses them."""
-
-TEMPLATE = TemplateResource
-PLACEHOLDER = Placeholder
 
 
 def known_types(plugins: Mapping[str, type[Resource]] | None = None) -> Types:
@@ -91,9 +91,32 @@ def known_types(plugins: Mapping[str, type[Resource]] | None = None) -> Types:
         TYPES,
         plugins or {},
         SERVICE_TYPES,
-        template=TEMPLATE,
-        placeholder=PLACEHOLDER,
-        unusable=Unusable,
-        of_cloud=placeholder,
-        former=former_placeholder,
+        template=_template,
+        unusable=_unusable,
+        of_cloud=_placeholder,
+        former=_former_placeholder,
     )
+
+
+def _template() -> type[Resource]:
+    from heat_config_stack.resource_types.nested import TemplateResource  # noqa: PLC0415  # loaded when there is one
+
+    return TemplateResource
+
+
+def _unusable() -> type[Resource]:
+    from heat_config_stack.resource_types.unusable import Unusable  # noqa: PLC0415  # loaded when there is one
+
+    return Unusable
+
+
+def _placeholder(type_: str) -> type[Resource] | None:
+    from heat_config_stack.resource_types import servers  # noqa: PLC0415  # loaded when there is one
+
+    return servers.placeholder(type_)
+
+
+def _former_placeholder(type_: str) -> type[Resource] | None:
+    from heat_config_stack.resource_types import servers  # noqa: PLC0415  # loaded when there is one
+
+    return servers.former_placeholder(type_)

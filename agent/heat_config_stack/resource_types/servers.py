@@ -98,6 +98,7 @@ class DeployedServer(NothingBehind):
 class Placeholder(NothingBehind):
     """A cloud resource: its properties are checked, nothing is created, and its attributes are given by the user."""
 
+    is_placeholder: ClassVar[bool] = True
     facts: ClassVar[HeatType]
 
     def schema_of_properties(self) -> Mapping[str, Schema]:

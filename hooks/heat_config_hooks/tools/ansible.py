@@ -34,18 +34,11 @@ from typing import BinaryIO, NoReturn, TextIO, cast
 
 from heat_config_hooks import files, processes, programs, protocol, steps
 from heat_config_hooks.errors import HookError, MissingTool
+from heat_config_hooks.needs import ANSIBLE, ANSIBLE_RUNNER, NEEDS, check
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Reply, nothing_done
 from heat_config_hooks.tools import ansible_settings, ansible_values
 from heat_config_hooks.tools.ansible_recap import Activity, LastError, Recap
-
-_INSTALL = "install it with «pip install ansible-core ansible-runner»"
-
-_PROGRAM = programs.Program(
-    names=("ansible-playbook",),
-    variable="HEAT_ANSIBLE_CMD",
-    install=f"{_INSTALL}, or install the distribution's package ansible-core",
-)
 
 ABOUT = protocol.About(
     config="a playbook, as text or as a list of plays",
@@ -66,7 +59,7 @@ ABOUT = protocol.About(
         ),
         **TRUSTED,
     },
-    program=_PROGRAM,
+    needs=NEEDS["ansible"],
     variables=("HEAT_ANSIBLE_WORKING", "HEAT_ANSIBLE_OUTPUTS", "HEAT_ANSIBLE_CMD", "HEAT_ANSIBLE_INVENTORY"),
     files=("{key}", "{key}.*", "{key}_playbook.yaml", "{key}_variables.json"),
     tested="real ansible-playbook",
@@ -141,8 +134,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if not playbook.strip():
         return nothing_done()
     _argv(request, place)  # report mistakes before anything is written
-    if not _runner_is_installed():
-        raise MissingTool(f"ansible-runner, which runs ansible-playbook, is not installed; {_INSTALL}")
+    check(NEEDS["ansible"], place.environment)
     files.make_directory(place.working)
     outputs = protocol.clear_outputs(request, place)
     files.replace(place.working / f"{request.key}_playbook.yaml", playbook.encode("utf-8", "replace"))
@@ -230,7 +222,7 @@ def _run_with_runner(
         from ansible_runner.config.command import CommandConfig  # type: ignore[import-untyped]  # noqa: PLC0415
         from ansible_runner.utils import OutputEventFilter  # type: ignore[import-untyped]  # noqa: PLC0415
     except ImportError as error:
-        raise MissingTool(f"ansible-runner cannot be loaded ({error}); {_INSTALL}") from error
+        raise MissingTool(f"ansible-runner cannot be loaded ({error}); {ANSIBLE_RUNNER.install}") from error
     program, *arguments = argv
     config = CommandConfig(
         private_data_dir=str(place.run / "runner"),
@@ -280,7 +272,7 @@ def _playbook(config: object) -> str:
 
 def _argv(request: protocol.Request, place: protocol.Workplace) -> list[str]:
     """Return the command line. Raises HookError."""
-    argv = [*programs.find(_PROGRAM, place.environment), "-i", _inventory(request, place)]
+    argv = [*programs.find(ANSIBLE, place.environment), "-i", _inventory(request, place)]
     for argument, option, separator in (
         ("--module-path", "modulepath", ":"),
         ("--skip-tags", "skip_tags", ","),
@@ -305,12 +297,6 @@ def _inventory(request: protocol.Request, place: protocol.Workplace) -> str:
     if not path.exists():  # ansible would succeed with an empty inventory
         raise HookError(f"there is no inventory {path}", _INVENTORY)
     return str(path)
-
-
-def _runner_is_installed() -> bool:
-    import importlib.util  # noqa: PLC0415  # looking for a module takes much less time than loading it
-
-    return importlib.util.find_spec("ansible_runner") is not None
 
 
 @contextlib.contextmanager

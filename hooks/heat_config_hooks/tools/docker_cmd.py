@@ -20,26 +20,19 @@ from typing import Any
 
 from heat_config_hooks import files, protocol, steps
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import CONTAINERS, NEEDS
 from heat_config_hooks.options import Kind, Option
-from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import container_config, engines
 from heat_config_hooks.tools.container_config import ContainerConfig
 from heat_config_hooks.values import dataclass
-
-_PROGRAM = Program(
-    names=("docker", "podman"),
-    variable="HEAT_DOCKER_CMD",
-    install="install one with «apt install podman»",
-    version=("version",),
-)
 
 ABOUT = protocol.About(
     config="a map of containers, or its YAML text",
     options={
         "continue_on_failure": Option(Kind.FLAG, "run the next container even if one has failed", False),
     },
-    program=_PROGRAM,
+    needs=NEEDS["docker-cmd"],
     variables=("HEAT_DOCKER_CMD",),
     cleans="config",
     files=(),
@@ -85,7 +78,7 @@ finish = protocol.collect
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Remove the containers of earlier configs, and run those of this one unless the deployment has to be removed."""
-    engine = _Engine(engines.choose(_PROGRAM, place, removes=request.removes))
+    engine = _Engine(engines.choose(CONTAINERS, place, removes=request.removes))
     containers = engine.containers()
     earlier = [container for container in containers if _is_earlier(container.labels, request)]
     others = [container for container in containers if container not in earlier]

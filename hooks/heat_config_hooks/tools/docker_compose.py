@@ -19,18 +19,11 @@ from pathlib import Path, PurePosixPath
 
 from heat_config_hooks import files, protocol, steps, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import COMPOSE, NEEDS
 from heat_config_hooks.options import TRUSTED, Kind, Option
-from heat_config_hooks.programs import Program
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import engines
 from heat_config_hooks.values import dataclass
-
-_PROGRAM = Program(
-    names=("docker compose", "docker-compose", "podman-compose"),
-    variable="HEAT_DOCKER_COMPOSE_CMD",
-    install="install one with «apt install podman-compose»",
-    version=("version",),
-)
 
 ABOUT = protocol.About(
     config="a compose file, as text or as a map",
@@ -39,7 +32,7 @@ ABOUT = protocol.About(
         **TRUSTED,
         "volumes": Option(Kind.FLAG, "on DELETE, also remove the volumes that the file names", False),
     },
-    program=_PROGRAM,
+    needs=NEEDS["docker-compose"],
     variables=("HEAT_DOCKER_COMPOSE_WORKING", "HEAT_DOCKER_COMPOSE_CMD"),
     cleans="name",
     files=(),
@@ -86,7 +79,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
 
 def carry_out(request: protocol.Request, place: protocol.Workplace) -> int:
     """Bring the project up, or take it down and remove its files; return an exit code."""
-    compose = _Compose(engines.choose(_PROGRAM, place, removes=request.removes), _folder(request, place), place.run)
+    compose = _Compose(engines.choose(COMPOSE, place, removes=request.removes), _folder(request, place), place.run)
     if request.removes:
         return compose.down(volumes=request.options["volumes"] is True) or compose.remove()
     text = _compose_file(request.config)

@@ -19,15 +19,9 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import NEEDS, PUPPET
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, changed, failure, nothing_done
-
-PUPPET = programs.Program(
-    names=("puppet",),
-    variable="HEAT_PUPPET_CMD",
-    folders=("/opt/puppetlabs/bin",),
-    install="install it with «apt install puppet», or Puppet's own package puppet-agent",
-)
 
 ABOUT = protocol.About(
     config="a Puppet manifest",
@@ -44,7 +38,7 @@ ABOUT = protocol.About(
         "enable_debug": Option(Kind.FLAG, "have Puppet log everything, also to heat-debug.log", False),
         "enable_verbose": Option(Kind.FLAG, "have Puppet log more, also to heat-verbose.log", False),
     },
-    program=PUPPET,
+    needs=NEEDS["puppet"],
     variables=(
         "HEAT_PUPPET_WORKING",
         "HEAT_PUPPET_OUTPUTS",

@@ -20,15 +20,10 @@ import json
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.needs import NEEDS, PYTHON_TOOL
 from heat_config_hooks.options import ISOLATE, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
 from heat_config_hooks.values import replace
-
-PROGRAM = programs.Program(
-    names=("python3",),
-    variable="HEAT_PYTHON_CMD",
-    install="install it with «apt install python3»",
-)
 
 ABOUT = protocol.About(
     config="a Python script",
@@ -38,7 +33,7 @@ ABOUT = protocol.About(
         "interpreter": Option(Kind.TEXT, "the Python (3.6 or later) that runs it: a name, a path or a command line"),
         "path": Option(Kind.TEXTS, "folders with modules, which are searched first"),
     },
-    program=PROGRAM,
+    needs=NEEDS["python"],
     variables=("HEAT_PYTHON_WORKING", "HEAT_PYTHON_CMD"),
     tested="real scripts",
 )
@@ -230,8 +225,8 @@ def finish(request: protocol.Request, place: protocol.Workplace, ended: protocol
 def _interpreter(request: protocol.Request, place: protocol.Workplace) -> tuple[str, ...]:
     named = request.options["interpreter"]
     if not isinstance(named, str):
-        return programs.find(PROGRAM, place.environment)
+        return programs.find(PYTHON_TOOL, place.environment)
     try:
-        return programs.find(replace(PROGRAM, names=(named,), variable=""), place.environment)
+        return programs.find(replace(PYTHON_TOOL, names=(named,), variable=""), place.environment)
     except MissingTool as error:
         raise MissingTool(error.problem, "options.interpreter") from None

@@ -42,10 +42,11 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, steps
 from heat_config_hooks.errors import MissingTool
+from heat_config_hooks.needs import NEEDS, QUADLET, SYSTEMCTL, check
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
-from heat_config_hooks.tools.systemctl import SYSTEMCTL, Systemd
+from heat_config_hooks.tools.systemctl import Systemd
 from heat_config_hooks.tools.unit_files import is_drop_in, pattern, unit_of
 from heat_config_hooks.tools.unit_folder import Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
@@ -56,13 +57,6 @@ TYPES = {"container": "", "kube": "", "network": "-network", "pod": "-pod", "vol
 
 _KUBERNETES = ("yaml", "yml")
 
-QUADLET = programs.Program(
-    names=("/usr/lib/systemd/system-generators/podman-system-generator", "/usr/libexec/podman/quadlet"),
-    variable="HEAT_QUADLET_CMD",
-    install="it is the part of podman that makes services of its units, from podman 4.4 on (Debian 12 has 4.3)",
-    version=("-version",),
-)
-
 ABOUT = protocol.About(
     config="podman's units: a map from the names of files (.container, .volume, .network, .pod, .kube) to their texts, "
     "or to maps of their sections",
@@ -71,7 +65,7 @@ ABOUT = protocol.About(
         "start": Option(Kind.FLAG, "start the services, and restart those whose files have changed", True),
         "settle": Option(Kind.SECONDS, "seconds for which a service must stay up to count as started", 1.0),
     },
-    program=QUADLET,
+    needs=NEEDS["quadlet"],
     variables=("HEAT_QUADLET_CMD", "HEAT_QUADLET_UNIT_DIR", "HEAT_QUADLET_WORKING"),
     writes={"HEAT_QUADLET_UNIT_DIR": "/etc/containers/systemd"},
     files=(),
@@ -87,8 +81,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if not (units or Written(place.working).of(owner(request)) or Pending(request, place).names):
         why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
         return nothing_done(why)
-    for program in (SYSTEMCTL, QUADLET) if units else (SYSTEMCTL,):
-        programs.find(program, place.environment)
+    check((SYSTEMCTL, QUADLET) if units else (SYSTEMCTL,), place.environment)
     return steps.command(__name__, request, place)
 
 

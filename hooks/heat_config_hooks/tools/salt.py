@@ -26,14 +26,9 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import NEEDS, SALT
 from heat_config_hooks.options import ISOLATE, TRUSTED, USER, Kind, Option
 from heat_config_hooks.reply import UNKNOWN, Capture, Reply, failure, nothing_done
-
-PROGRAM = programs.Program(
-    names=("salt-call",),
-    folders=("/opt/saltstack/salt",),
-    install="install the package salt-minion of the Salt project, or «pip install salt»",
-)
 
 ABOUT = protocol.About(
     config="a salt state file: text for any of salt's renderers, or a map of states",
@@ -44,7 +39,7 @@ ABOUT = protocol.About(
         "minion": Option(Kind.MAP, "minion options for this deployment, in addition to the machine's own"),
         **TRUSTED,
     },
-    program=PROGRAM,
+    needs=NEEDS["salt"],
     variables=("HEAT_SALT_WORKING", "HEAT_SALT_OUTPUTS", "HEAT_SALT_MINION_CONFIG", "SALT_MINION_CONFIG"),
     tested="real salt-call",
 )
@@ -79,7 +74,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     states = _states(request.config)
     if not states.strip():
         return nothing_done()
-    program = programs.find(PROGRAM, place.environment)
+    program = programs.find(SALT, place.environment)
     user = _user()
     main = _minion_config(place.environment)
     machine = _machine_config(main)

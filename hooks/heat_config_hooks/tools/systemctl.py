@@ -9,12 +9,8 @@ import time
 from collections.abc import Iterable, Mapping
 
 from heat_config_hooks import files, programs, protocol, steps
-from heat_config_hooks.programs import Program
+from heat_config_hooks.needs import ANALYZE, SYSTEMCTL
 from heat_config_hooks.tools import unit_files
-
-_INSTALL = "it is part of systemd, and units can only be started on a machine that was booted by systemd"
-SYSTEMCTL = Program(names=("systemctl",), install=_INSTALL)
-ANALYZE = Program(names=("systemd-analyze",), install=_INSTALL)
 
 LINES = 50
 """Lines from the journal that are shown for a unit that failed."""

@@ -39,11 +39,12 @@ import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from heat_config_hooks import programs, protocol, steps
+from heat_config_hooks import protocol, steps
+from heat_config_hooks.needs import NEEDS, check
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
 from heat_config_hooks.tools import unit_files, unit_folder, unit_inputs, unit_start
-from heat_config_hooks.tools.systemctl import ANALYZE, SYSTEMCTL, Systemd, verify
+from heat_config_hooks.tools.systemctl import Systemd, verify
 from heat_config_hooks.tools.unit_files import is_drop_in, is_service, pattern, unit_of
 from heat_config_hooks.tools.unit_folder import Pending
 from heat_config_hooks.tools.unit_inputs import Inputs
@@ -58,7 +59,7 @@ ABOUT = protocol.About(
         "start": Option(Kind.FLAG, "start the units, and restart those that have changed", True),
         "settle": Option(Kind.SECONDS, "seconds for which a unit must stay up to count as started", 1.0),
     },
-    program=SYSTEMCTL,
+    needs=NEEDS["systemd-unit"],
     variables=("HEAT_SYSTEMD_UNIT_DIR", "HEAT_SYSTEMD_UNIT_WORKING"),
     writes={"HEAT_SYSTEMD_UNIT_DIR": "/etc/systemd/system"},
     files=(),
@@ -74,8 +75,7 @@ def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Co
     if not (units or Written(place.working).of(owner(request)) or Pending(request, place).names):
         why = "there is nothing to remove" if delete else "the config is empty: nothing was run"
         return nothing_done(why)
-    for program in (SYSTEMCTL, ANALYZE):
-        programs.find(program, place.environment)
+    check(NEEDS["systemd-unit"], place.environment)
     return steps.command(__name__, request, place)
 
 

@@ -38,14 +38,12 @@ from pathlib import Path
 
 from heat_config_hooks import files, programs, protocol, script_outputs, steps, strict_json
 from heat_config_hooks.errors import HookError
+from heat_config_hooks.needs import BASH, PYTHON
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure, fit, nothing_done, status_code
 from heat_config_hooks.tools import tosca_config, tosca_files, tosca_tools
 from heat_config_hooks.tools.tosca_config import Config, Step
 from heat_config_hooks.tools.tosca_tools import Tool
 from heat_config_hooks.values import dataclass, replace
-
-BASH = programs.Program(names=("bash",), install="install it with «apt install bash»")
-PYTHON = programs.Program(names=("python3",), install="install it with «apt install python3»")
 
 ABOUT = protocol.About(
     config="an object with the files of an operation and how they are processed, or its JSON text",

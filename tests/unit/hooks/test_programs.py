@@ -8,7 +8,7 @@ import pytest
 
 from heat_config_hooks import programs
 from heat_config_hooks.errors import HookError, MissingTool
-from heat_config_hooks.programs import Program
+from heat_config_hooks.programs import Packages, Program
 from heat_config_hooks.reply import NO_TOOL
 
 WANTED = Program(
@@ -158,3 +158,30 @@ def test_missing_program_is_reported_with_how_to_install_it(tmp_path: Path) -> N
 def test_without_a_path_the_systems_own_counts(environment: dict[str, str]) -> None:
     """The default folders of the system are searched."""
     assert programs.find(Program(names=("sh",), install="…"), environment)[0] in ("/bin/sh", "/usr/bin/sh")
+
+
+@pytest.mark.parametrize(
+    ("release", "sentence"),
+    [
+        ("ID=debian\n", "install it with «apt install podman»"),
+        ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "install it with «apt install podman»"),
+        ('NAME="Rocky Linux"\nID="rocky"\nID_LIKE="rhel centos fedora"\n', "install it with «dnf install podman-ce»"),
+        ('ID="opensuse-leap"\nID_LIKE="suse opensuse"\n', "install it with «zypper install podman-suse»"),
+        ("ID=gentoo\n", "install it from your distribution's package podman"),
+        ("", "install it from your distribution's package podman"),
+    ],
+)
+def test_way_to_install_is_that_of_the_distribution(
+    release: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sentence has the command of the distribution, and the name that the package has there."""
+    monkeypatch.setattr(programs, "RELEASE", str(tmp_path / "os-release"))
+    (tmp_path / "os-release").write_text(release)
+    assert str(Packages(apt="podman", dnf="podman-ce", zypper="podman-suse")) == sentence
+
+
+def test_way_to_install_without_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pip stands in for a distribution without a package, and another way is named after it."""
+    monkeypatch.setattr(programs, "RELEASE", str(tmp_path / "missing"))
+    ways = Packages(apt="salt", pip="salt", other="the vendor's package", object="one")
+    assert str(ways) == "install one with «pip install salt», or the vendor's package"

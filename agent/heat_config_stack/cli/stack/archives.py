@@ -13,9 +13,8 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
-from heat_config_stack.cli import template_options
 from heat_config_stack.cli.languages import TOSCA
-from heat_config_stack.cli.stack import definitions, operations, sessions, values
+from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_stack.definition.files import needed
@@ -145,7 +144,7 @@ def adopt(options: argparse.Namespace) -> int:
     resources = data.get("resources", {})
     if not isinstance(resources, dict):
         raise UsageError(f"the resources in {options.adopt_file} are not a map")
-    definition = definitions.adopted(options, data, sessions.types(settings.words("plugin_dirs")))
+    definition = templates.adopted(options, data, sessions.types(settings.words("plugin_dirs")))
     return operations.carry_out(
         settings,
         options,
@@ -201,12 +200,3 @@ def _print(text: str) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         problem = f"cannot print the state of the stack: {error.strerror}"
         raise AgentError(problem, hint="nothing was abandoned") from error
-
-
-def add_adopt(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `adopt`."""
-    parser.add_argument("name", metavar="NAME", help="the name of the stack")
-    parser.add_argument(
-        "--adopt-file", metavar="FILE", required=True, help="the output of `stack abandon`, of this command or of Heat"
-    )
-    template_options.add_values(parser)

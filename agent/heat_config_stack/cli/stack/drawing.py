@@ -13,7 +13,7 @@ from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.state import journal
 from heat_config_stack.cli import template_options
 from heat_config_stack.cli.languages import TOSCA, language_of
-from heat_config_stack.cli.stack import definitions, layout, sessions, timeline
+from heat_config_stack.cli.stack import layout, sessions, templates, timeline
 from heat_config_stack.cli.stack.graph import Node
 from heat_config_stack.cli.stack.operations import with_mistakes
 from heat_config_stack.cli.stack.timeline import Span
@@ -57,7 +57,7 @@ def _defined(options: argparse.Namespace) -> Definition:
         from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
 
         return services.outline(options, Identity("stack", ""))
-    source = definitions.source(options.template, options.environment, template_options.parameters(options))
+    source = templates.source(options.template, options.environment, template_options.parameters(options))
     definition, mistakes, _ = loader.examine(source, Identity("stack", ""), known=False)
     if definition is None or mistakes:
         raise Invalid(mistakes, definition.conceal if definition else OPEN)

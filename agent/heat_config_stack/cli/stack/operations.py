@@ -8,37 +8,27 @@ import json
 import textwrap
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.cli.mistakes import mistake_line
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.words import meant
-from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
-from heat_config_stack.cli.stack import (
-    definitions,
-    differences,
-    forecast,
-    origin,
-    plan,
-    sessions,
-    signatures,
-    timeline,
-    values,
-)
-from heat_config_stack.cli.stack.live_view import View, view_of
+from heat_config_agent.state import asked
+from heat_config_stack.cli.stack import definitions, origin, sessions, signatures, values
+from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
 from heat_config_stack.definition import Definition
-from heat_config_stack.hot import capabilities
-from heat_config_stack.lifecycle import advice, deployments
+from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
 from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
-from heat_config_stack.resource.types import Types
-from heat_config_stack.resource_types.servers import CloudServer
+
+if TYPE_CHECKING:
+    from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -54,6 +44,8 @@ def with_mistakes(command: Command) -> Command:
         try:
             return command(options)
         except Invalid as invalid:
+            from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # only after mistakes
+
             for each in invalid.mistakes:
                 terminal.say(mistake_line(each), error=True)
             return ExitCode.USAGE
@@ -68,6 +60,11 @@ def _types(settings: Settings) -> Types:
 def _warned(settings: Settings, definition: Definition) -> None:
     tools = tuple(Tools(settings.hooks, sessions.warned).installed())
     found = [*definition.warnings, *advice.warnings(definition, _types(settings), tools)]
+    if not found:
+        return
+    from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # few templates have warnings
+    from heat_config_stack.hot import capabilities  # noqa: PLC0415
+
     for each in ordered(advice.once(capabilities.once(found))):
         terminal.say(mistake_line(each.concealed(definition.conceal.text), "warning", "warn"), error=True)
 
@@ -79,9 +76,7 @@ def create(options: argparse.Namespace) -> int:
     definition = definitions.new(options, options.name, _types(settings))
     _warned(settings, definition)
     if options.dry_run:
-        return plan.show(
-            settings, definition, None, as_json=options.json, server=_server(settings, options, definition, None)
-        )
+        return _planned(settings, options, definition, None)
     return carry_out(settings, options, lambda session: _making(session, definition, options), definition)
 
 
@@ -97,9 +92,7 @@ def update(options: argparse.Namespace) -> int:
     definition = definitions.changed(options, stack)
     _warned(settings, definition)
     if options.dry_run:
-        return plan.show(
-            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
-        )
+        return _planned(settings, options, definition, stack)
     return carry_out(
         settings, options, lambda session: session.update(definition, rollback=options.rollback), definition
     )
@@ -114,14 +107,10 @@ def preview_(options: argparse.Namespace) -> int:
         stack = sessions.look(settings, name)
         definition = definitions.changed(options, stack)
         _warned(settings, definition)
-        return plan.show(
-            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
-        )
+        return _planned(settings, options, definition, stack)
     definition = definitions.new(options, name, _types(settings))
     _warned(settings, definition)
-    return plan.show(
-        settings, definition, None, as_json=options.json, server=_server(settings, options, definition, None)
-    )
+    return _planned(settings, options, definition, None)
 
 
 def apply(settings: Settings, template: str, options: Any, content: bytes | None) -> int:
@@ -156,9 +145,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     )
     _warned(settings, definition)
     if options.plan:
-        return plan.show(
-            settings, definition, stack, as_json=options.json, server=_server(settings, options, definition, stack)
-        )
+        return _planned(settings, options, definition, stack)
 
     def work(session: Session) -> None:
         root = session.root
@@ -169,12 +156,20 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         ):
             session.create(definition, rollback=options.rollback)
         else:
-            if fallen := differences.fallen_back(definition, root):
-                text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
-                sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
+            if root.record.source != definition.source:
+                _warn_of_defaults(definition, root)
             session.update(definition, rollback=options.rollback)
 
     return carry_out(settings, options, work, definition)
+
+
+def _warn_of_defaults(definition: Definition, root: Stack) -> None:
+    """Name the parameters that fall back to their defaults, because they are not given again."""
+    from heat_config_stack.cli.stack import differences  # noqa: PLC0415  # an unchanged template has none
+
+    if fallen := differences.fallen_back(definition, root):
+        text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
+        sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
 
 
 def reported_later(_text: str) -> None:
@@ -237,7 +232,13 @@ def carry_out(
     *,
     without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`."""
+    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`.
+
+    Raises AgentError if the agent is paused: nothing new begins.
+    """
+    if pause := asked.paused(settings.state):
+        ends = settings.command("resume")
+        raise AgentError(f"nothing new begins: the agent is paused ({pause[0]})", hint=f"`{ends}` ends the pause")
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
     with sessions.work(
@@ -248,11 +249,12 @@ def carry_out(
         limit=options.timeout,
         without_types=without_types,
         user_data=getattr(options, "user_data", False),
+        definition=definition,
     ) as session:
         stack = session.root
         _check_server(settings, options.server, definition, stack)
         names = definition.resources if definition else stack.resources if stack else ()
-        view.expect(list(names), timeline.earlier(settings, session))
+        view.expect(list(names), _earlier(settings, session))
         if definition is not None:
             origin.keep(settings, options.name, _origin(options))
         work(session)
@@ -265,6 +267,24 @@ def carry_out(
         if options.server and session.root is not None and (left := _for_others(session.root)):
             view.warn(f"left to other servers than {options.server}: {', '.join(left)}")
         return _ended(settings, options.name, session.root, time.monotonic() - began, as_json=options.json)
+
+
+def _earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
+    """Return what a command worked on before it was interrupted, by the paths of the resources."""
+    if not session.interrupted:
+        return {}
+    from heat_config_stack.cli.stack import timeline  # noqa: PLC0415  # only after an interruption
+
+    return timeline.earlier(settings, session)
+
+
+def _planned(settings: Settings, options: argparse.Namespace, definition: Definition, stack: Stack | None) -> int:
+    """Print what a definition would do with a stack, or with a new one."""
+    from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
+
+    server: str = getattr(options, "server", None) or ""
+    _check_server(settings, server, definition, stack)
+    return plan.show(settings, definition, stack, as_json=options.json, server=server)
 
 
 def _origin(options: argparse.Namespace) -> dict[str, Any]:
@@ -280,6 +300,8 @@ def _check_server(settings: Settings, server: str | None, definition: Definition
     definition = definition or (stack.defined if stack else None)
     if not server or definition is None:
         return
+    from heat_config_stack.cli.stack import forecast  # noqa: PLC0415  # few commands name a server
+
     ids = {each.name: each.physical for each in stack.records()} if stack else {}
     types = _types(settings)
     deployed = set(forecast.servers(definition, types).values())
@@ -289,13 +311,6 @@ def _check_server(settings: Settings, server: str | None, definition: Definition
         return
     hint = meant(server, sorted(names)) or (f"it has {', '.join(sorted(names))}" if names else "")
     raise UsageError(f"the template has no server {server!r}", hint=hint)
-
-
-def _server(settings: Settings, options: argparse.Namespace, definition: Definition, stack: Stack | None) -> str:
-    """Return the server of the command line, which the template has. Raises UsageError."""
-    server: str = getattr(options, "server", None) or ""
-    _check_server(settings, server, definition, stack)
-    return server
 
 
 def _as_defined(root: Stack) -> list[str]:
@@ -318,6 +333,8 @@ def _warn_of_user_data(root: Stack, view: View) -> None:
     left: list[str] = []
     for stack in root.world.stacks.values():
         for server in stack.placeholders():
+            from heat_config_stack.resource_types.servers import CloudServer  # noqa: PLC0415  # it is loaded
+
             if not isinstance(server, CloudServer) or server.status != COMPLETE:
                 continue
             name = "/".join((*stack.path, server.name))
@@ -356,6 +373,8 @@ def _ended(settings: Settings, name: str, root: Stack | None, seconds: float, *,
 
 def _why(settings: Settings, root: Stack) -> list[str]:
     """Return why a stack has failed, the last lines of standard error, and the commands that show all output."""
+    from heat_config_stack.lifecycle import deployments  # noqa: PLC0415  # only after a failure
+
     store, conceal, undone = root.world.store, root.world.conceal, root.record.undone or {"reason": "", "runs": []}
     room = terminal.width() - 1 if terminal.is_live() else 0
     began = f"rolled back after: {undone['reason']}" if undone["reason"] else ""

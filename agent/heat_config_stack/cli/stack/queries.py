@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.diagnostics.words import among
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
-from heat_config_stack.cli.stack import sessions, values
-from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.cli.stack import values
 from heat_config_stack.records import listing
+
+if TYPE_CHECKING:
+    from heat_config_stack.lifecycle.live import Stack
 
 
 def stacks(options: argparse.Namespace) -> int:
@@ -21,7 +23,7 @@ def stacks(options: argparse.Namespace) -> int:
     kept = [stack for name in listing.names(settings.state) if (stack := listing.kept(settings.state, name))]
     for stack in kept:
         if stack.trouble:
-            sessions.warned(stack.trouble)
+            terminal.warn(stack.trouble)
     values_shown = [
         values.brief(stack.record) if stack.record else values.damaged(stack.name) for stack in kept if not stack.blank
     ]
@@ -89,7 +91,7 @@ def output(options: argparse.Namespace) -> int:
                 terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
         return ExitCode.OK
     if options.output not in names:
-        raise UsageError(f"{root.name} has no output {options.output!r}", hint=among(options.output, names))
+        raise UsageError(f"{root.name} has no output {options.output!r}", hint=_among(options.output, names))
     answer = values.output(root, options.output, reveal=options.reveal, exact=True)
     if options.json:
         terminal.say(json.dumps(answer))
@@ -112,7 +114,7 @@ def resource(options: argparse.Namespace) -> int:
     root = _root(options)
     all_ = dict(values.every(root, options.resource.count("/")))
     if options.resource not in all_:
-        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=among(options.resource, all_))
+        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=_among(options.resource, all_))
     details = values.resource_in_full(root, options.resource, all_[options.resource])
     if options.json:
         terminal.say(json.dumps(details))
@@ -152,10 +154,17 @@ def _check_resource(root: Stack, path: str | None) -> None:
     """Raise UsageError if a stack has no resource at a path, and has had none."""
     past = {event["path"] for event in root.world.store.events}
     if path and path not in past and path not in (names := dict(values.every(root, path.count("/")))):
-        raise UsageError(f"{root.name} has no resource {path!r}", hint=among(path, names))
+        raise UsageError(f"{root.name} has no resource {path!r}", hint=_among(path, names))
+
+
+def _among(name: str, names: Iterable[str]) -> str:
+
+    return among(name, names)
 
 
 def _root(options: argparse.Namespace) -> Stack:
+    from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # the list of stacks needs none of it
+
     return sessions.look(state_options.of(options), options.name)
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
-from heat_config_agent.model.positions import Json
-from heat_config_stack.lifecycle.live import Stack
+
+if TYPE_CHECKING:
+    from heat_config_agent.model.positions import Json
+    from heat_config_stack.lifecycle.live import Stack
 
 HIDDEN = "******"
 """The text that replaces a hidden value, as in Heat."""

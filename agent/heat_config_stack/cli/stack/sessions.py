@@ -8,21 +8,22 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.words import among, meant
-from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import lock
+from heat_config_agent.state import journal, lock, record_file
+from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
 from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
-from heat_config_stack.definition import Definition
+from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import deployments
-from heat_config_stack.lifecycle.endpoint import address
 from heat_config_stack.lifecycle.live import Stack, World
-from heat_config_stack.lifecycle.machine import ThisMachine
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
 from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
@@ -30,6 +31,9 @@ from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRec
 from heat_config_stack.records.store import FILE, Store
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
+
+if TYPE_CHECKING:
+    from heat_config_stack.lifecycle.machine import ThisMachine
 
 
 class _Nobody:
@@ -43,14 +47,35 @@ class _Nobody:
 
 
 class _Watched:
-    """This machine as the servers of a stack, with a view of the progress."""
+    """This machine as the servers of a stack, with a view of the progress. It is opened when there is work for it."""
 
-    def __init__(self, machine: ThisMachine, view: View, progress: Progress, limit: float | None) -> None:
-        self._machine, self._view, self._progress = machine, view, progress
+    def __init__(self, folder: Path, settings: Settings, view: View, limit: float | None) -> None:
+        """Work in the folder of the stack, whose lock the caller holds."""
+        self._folder, self._settings, self._view = folder, settings, view
         self._end = processes.since_boot() + limit if limit else None
+        self.progress = Progress(view)
+        self._opened: ThisMachine | None = None
+
+    @property
+    def _machine(self) -> ThisMachine:
+        if self._opened is None:
+            from heat_config_stack.lifecycle.machine import ThisMachine  # noqa: PLC0415  # slow to load
+
+            self._opened = ThisMachine(self._folder, self._settings, self.progress)
+        return self._opened
+
+    def tidy(self) -> None:
+        """Open the machine if an earlier command has left it something to do. Raises AgentError."""
+        if not _is_at_rest(self._folder):
+            _ = self._machine
+
+    def close(self) -> None:
+        """Write everything to disk."""
+        if self._opened is not None:
+            self._opened.close()
 
     def deliver(self, deployment: DeploymentRecord) -> None:
-        self._view.queued(self._progress.path_of(deployment.id), deployment.action)
+        self._view.queued(self.progress.path_of(deployment.id), deployment.action)
         self._machine.deliver(deployment)
 
     def withdraw(self, deployment: DeploymentRecord) -> None:
@@ -58,7 +83,7 @@ class _Watched:
 
     @property
     def busy(self) -> bool:
-        return self._machine.busy
+        return self._opened is not None and self._opened.busy
 
     def work(self, world: World, timeout: float | None, also: Sequence[int]) -> None:
         if self._end is not None and processes.since_boot() > self._end:
@@ -131,8 +156,14 @@ def _seen(
     settings: Settings, store: Store, record: StackRecord, definition: Definition | None, warn: Callable[[str], None]
 ) -> Stack:
     world = World(store, types(settings.words("plugin_dirs")), _Nobody(), unusable=functools.cache(warn))
-    world.expect_signals = lambda handle, _token: address(record.port, handle)
+    world.expect_signals = lambda handle, _token: _address(record.port, handle)
     return Stack(world, record, definition)
+
+
+def _address(port: int, handle: str) -> str:
+    from heat_config_stack.lifecycle.endpoint import address  # noqa: PLC0415  # few stacks have handles
+
+    return address(port, handle)
 
 
 @contextlib.contextmanager
@@ -145,26 +176,35 @@ def work(
     limit: float | None = None,
     without_types: bool = False,
     user_data: bool = False,
+    definition: Definition | None = None,
 ) -> Iterator[ArchivingSession]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
     Without types, a type that cannot be used is only a warning, because the stack will be forgotten.
+    A `definition` that the caller has made is not made again if it is that of the stack.
     """
     lock.guard(settings.state)
     folder = listing.folder(settings.state, name)
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
-        progress = Progress(view)
-        machine = ThisMachine(folder, settings, progress)
         ending.callback(forget, folder)
+        try:
+            ending.enter_context(lock.held(folder))
+        except LockedError as error:
+            holder = lock.holder(folder)
+            process = f" (process {holder[0]})" if holder else ""
+            raise LockedError(
+                f"another command works on the stack {name}{process}", hint="wait for it to end, and try again"
+            ) from error
+        machine = _Watched(folder, settings, view, limit)
         ending.callback(machine.close)
-        watched = _Watched(machine, view, progress, limit)
+        machine.tidy()
         opened = ArchivingSession(
             folder,
             all_types,
-            watched,
-            load,
+            machine,
+            load if definition is None else functools.partial(_loaded, definition),
             happened=lambda event: view.happened(_with_why(event, opened)),
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
@@ -172,12 +212,33 @@ def work(
         opened.world.server = server
         opened.world.left_unchanged = view.left_unchanged
         opened.world.user_data = user_data
-        progress.path_of = functools.partial(deployments.path_of, opened.store)
+        machine.progress.path_of = functools.partial(deployments.path_of, opened.store)
         with contextlib.closing(opened) as session:
             try:
                 yield session
             finally:
                 view.clear()
+
+
+def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
+    """Return the definition of a source: the one that was made already, if it is of that source."""
+    return made if (made.source, made.identity) == (source, identity) else load(source, identity)
+
+
+def _is_at_rest(folder: Path) -> bool:
+    """Return whether nothing runs, waits or has to be tidied up of the deployments in a folder's journal."""
+    try:
+        content = record_file.read(folder / journal.FILE)
+    except OSError:
+        return False
+    reader = Reader(content)
+    return not reader.damaged and reader.good == len(content) and all(map(_is_over, reader.entries.values()))
+
+
+def _is_over(entry: Entry) -> bool:
+    if entry.run is not None and not (entry.marked and entry.run.boot == processes.boot_id()):
+        return False  # a power cut may have brought back the inputs of its run
+    return entry.settled and not entry.untidy
 
 
 def _with_why(event: dict[str, Any], session: Session) -> dict[str, Any]:

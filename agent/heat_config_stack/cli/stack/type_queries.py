@@ -59,7 +59,7 @@ def _rows(types: Types, *, long: bool) -> Iterator[dict[str, str | None]]:
             "resource_type": name,
             "support_status": status.status,
             "version": status.version,
-            "handling": type_schemas.handling(types, class_),
+            "handling": type_schemas.handling(class_),
             **({"description": type_schemas.description(class_)} if long else {}),
         }
 
@@ -106,9 +106,9 @@ def show(options: argparse.Namespace) -> int:
             f"there is no resource type {name!r}",
             hint=close or "`heat-config-agent stack resource type list` shows them",
         )
-    handling = type_schemas.handling(types, class_)
+    handling = type_schemas.handling(class_)
     try:
-        values = type_schemas.declaration(name, class_, placeholder=types.is_placeholder_class(class_))
+        values = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
     except TypeError as error:
         raise AgentError(f"the class of {name} cannot be used: {blame(error)}", hint="check the plug-in") from None
     if options.template_type:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.masking.redaction import Concealer
@@ -15,10 +15,12 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import lock
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
 from heat_config_stack.definition import Unresolved
-from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
-from heat_config_stack.resource.resource import Resource
+
+if TYPE_CHECKING:
+    from heat_config_stack.lifecycle.live import Stack
+    from heat_config_stack.resource.resource import Resource
 
 
 def moment(seconds: float) -> str | None:
@@ -108,6 +110,8 @@ def every(root: Stack, depth: int) -> Iterator[tuple[str, Resource]]:
 
     Those that the definition no longer has are the last: they are still to be deleted, or could not be.
     """
+    from heat_config_stack.lifecycle.live import Stack  # noqa: PLC0415  # the list of stacks needs none of it
+
     left = (each for each in root.records() if each.name not in root.resources and each.action != INIT)
     for name, each in {**root.resources, **{each.name: root.resource(each) for each in left}}.items():
         path = "/".join((*root.path, name))

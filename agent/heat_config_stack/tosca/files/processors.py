@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import posixpath
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 import heat_config_hooks
 from heat_config_agent.model.positions import Json
+from heat_config_hooks import needs, programs
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.types import Type
 
 EXECUTABLE = "executable"
 CONTAINER = "container"
@@ -25,23 +24,6 @@ _DEPLOYMENT = "tosca.artifacts.Deployment"
 _PREFIX = "tosca.artifacts.Implementation."
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
-    names: tuple[str, ...]
-    install: str
-
-
-_PROGRAMS = {
-    "bash": _Program(("bash",), "install it with «apt install bash»"),
-    "python": _Program(("python3",), "install it with «apt install python3»"),
-    "ansible": _Program(("ansible-playbook",), "install it with «apt install ansible-core»"),
-    "puppet": _Program(("puppet",), "install it with «apt install puppet-agent»"),
-    "salt": _Program(("salt-call",), "install it with «apt install salt-minion»"),
-    "chef": _Program(("cinc-client", "chef-client"), "install Cinc or Chef"),
-    CONTAINER: _Program(("podman", "docker"), "install it with «apt install podman»"),
-}
-"""The programs of each processor, of which one is needed, and how to install it."""
-
 _EXTENSIONS = {
     "sh": "bash",
     "bash": "bash",
@@ -53,7 +35,7 @@ _EXTENSIONS = {
 }
 """The processor of each extension that no artifact type names."""
 
-_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/opt/puppetlabs/bin")
+_FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 
 def processor(type_: Type | None, content: Mapping[str, Json], document: Document, path: str | None) -> str:
@@ -85,7 +67,7 @@ def _of_type(type_: Type) -> str | None:
     names = [ancestor.name for ancestor in type_.lineage]
     for name in names:
         last = name.rpartition(".")[2].lower()
-        if last in _PROGRAMS and (name.startswith(_PREFIX) or last != CONTAINER):
+        if last in needs.PROCESSORS and (name.startswith(_PREFIX) or last != CONTAINER):
             return last
     if any(name.startswith(_IMAGE) for name in names):
         return CONTAINER
@@ -112,13 +94,12 @@ def _of_first_line(document: Document, path: str) -> str:
 @lru_cache(maxsize=32)
 def lacking(name: str) -> tuple[str, str]:
     """Return what of a processor is not on this machine, and how to install it; nothing where it is here."""
-    program = _PROGRAMS.get(name)
-    if program is None:
+    if name not in needs.PROCESSORS:
         return "", ""
     if heat_config_hooks.absent(name):
         package = heat_config_hooks.COMPAT_PACKAGE
         return package, f"install the package {package}"
     path = os.pathsep.join([os.environ.get("PATH", ""), *_FOLDERS])
-    if any(shutil.which(command, path=path) for command in program.names):
-        return "", ""
-    return " or ".join(program.names), program.install
+    environment = {**os.environ, "PATH": path}
+    need = needs.lacking(needs.PROCESSORS[name], environment)
+    return (programs.title(need, environment), str(need.install)) if need is not None else ("", "")
