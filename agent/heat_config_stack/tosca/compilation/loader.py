@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -212,9 +211,8 @@ class _Loading:
         )
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), made.conceal)
-        if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", self.identity.name):
-            hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
-            raise Invalid([Mistake(f"Invalid stack name {self.identity.name}", (), None, hint, "stack")], made.conceal)
+        if self.identity.mistake is not None:
+            raise Invalid([self.identity.mistake], made.conceal)
         return replace(made, warnings=tuple(warning.concealed(made.conceal.text) for warning in made.warnings))
 
     def _built(self, inputs: Values) -> Layer:
