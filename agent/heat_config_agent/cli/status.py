@@ -17,6 +17,7 @@ from heat_config_agent.model.wording import next_attempt
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
+from heat_config_agent.signals.delivery import REPLACED
 from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
@@ -445,7 +446,7 @@ def details(entry: Entry, state: Path) -> str:
     if entry.state is State.REFUSED:
         return f"{_reason(entry)}the server refused the result for good: {entry.trouble}{again}"
     if entry.state is State.SUPERSEDED:
-        return f"{_reason(entry)}the result is not sent: the deployment has been replaced{again}"
+        return f"{_reason(entry)}the result {REPLACED}{again}"
     return f"{entry.reason}{again}".removeprefix("; ")
 
 
