@@ -119,3 +119,16 @@ resources:
 """
     apply(machine, text)
     assert "0.length: 5 → 6\n1.length: 5 → 6" in plan(machine, text, "--parameter", "length=6")
+
+
+def test_misspelt_property_and_tool_have_a_hint(machine: Machine) -> None:
+    """An unknown property is a mistake with the one that was meant; a tool close to a known one is a warning."""
+    path = machine.folder / "bad.yaml"
+    text = TEMPLATE.replace("group: script", "gruop: script")
+    path.write_text(text)
+    done = machine.apply(path, "--plan")
+    assert (done.code, "Unknown Property gruop (did you mean group?)" in done.err) == (2, True), done.err
+    path.write_text(TEMPLATE.replace("group: script", "group: scirpt"))
+    done = machine.command("heat-config-agent", ["template", "validate", str(path)], {})
+    assert (done.code, "no hook for the tool scirpt is installed" in done.err + done.out) == (0, True), done.err
+    assert "did you mean script?" in done.err + done.out

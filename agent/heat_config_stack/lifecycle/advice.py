@@ -8,7 +8,7 @@ from typing import Any
 
 import heat_config_hooks
 from heat_config_agent.diagnostics.mistakes import Invalid
-from heat_config_agent.diagnostics.words import among
+from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Path
 from heat_config_stack.definition import Definition, Interface, ResourceDefinition
@@ -25,6 +25,9 @@ ACTIONS = (CREATE, UPDATE, SUSPEND, RESUME, DELETE)
 """The actions for which a stack delivers a component."""
 COMPONENT = "OS::Heat::SoftwareComponent"
 _DOUBTFUL = {DEPRECATED: "is deprecated", HIDDEN: "is obsolete", UNSUPPORTED: "is unsupported"}
+
+
+_CONFIGS = ("OS::Heat::SoftwareConfig", "OS::Heat::StructuredConfig")
 
 
 def warnings(definition: Definition, types: Types, tools: Collection[str]) -> list[Mistake]:
@@ -61,6 +64,8 @@ def _of_resources(definition: Definition, types: Types, tools: Collection[str]) 
         except (EntityNotFound, ValueError, Invalid):  # a mistake, which is reported elsewhere
             continue
         yield from _of_type(definition, resource, mapped.type, class_)
+        if mapped.type in _CONFIGS:
+            yield from _of_group(definition, name, resource.properties.get("group"), tools)
         if mapped.type == COMPONENT:
             yield from _of_component(definition, name, resource.properties.get("configs"), tools)
 
@@ -120,6 +125,16 @@ def _members(schema: Schema, value: Any) -> Iterator[tuple[Path, SupportStatus]]
         for index, member in enumerate(value):
             for path, status in _members(schemata(schema.schema)["*"], member):
                 yield (index, *path), status
+
+
+def _of_group(definition: Definition, name: str, group: Any, tools: Collection[str]) -> Iterator[Mistake]:
+    """Yield the warning that no tool of this machine is that of a config, if its name is close to one of them.
+
+    Another name may be a tool of other servers.
+    """
+    if isinstance(group, str) and group not in tools and (hint := meant(group, tools)):
+        problem = f"no hook for the tool {group} is installed on this machine: the config fails here"
+        yield definition.mistake(problem, ("resources", name, "properties", "group"), hint)
 
 
 def _of_component(definition: Definition, name: str, configs: Any, tools: Collection[str]) -> Iterator[Mistake]:

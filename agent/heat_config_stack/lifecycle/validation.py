@@ -119,7 +119,7 @@ def _of_resource(
     if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
         return
     problems = [
-        replace(definition.mistake(each.problem, ("resources", name, *each.path)), code=_code(each))
+        replace(definition.mistake(each.problem, ("resources", name, *each.path), each.hint), code=_code(each))
         for each in resource.mistakes()
     ]
     definition_of_resource = resource.definition

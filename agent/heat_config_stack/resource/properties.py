@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.positions import Json, Path, dotted
 from heat_config_stack import definition
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, requires
@@ -156,14 +157,14 @@ def shown(value: Any) -> str:
 class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
-    def __init__(self, problem: str, path: Path, *, of_value: bool = True) -> None:
+    def __init__(self, problem: str, path: Path, *, of_value: bool = True, hint: str = "") -> None:
         """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong."""
         super().__init__(problem)
-        self.problem, self.path, self.of_value = problem, path, of_value
+        self.problem, self.path, self.of_value, self.hint = problem, path, of_value, hint
 
     def under(self, section: str) -> Wrong:
         """Return the mistake with a path that is relative to the resource."""
-        return Wrong(self.problem, (section, *self.path), of_value=self.of_value)
+        return Wrong(self.problem, (section, *self.path), of_value=self.of_value, hint=self.hint)
 
 
 class Properties(Mapping[str, Any]):
@@ -205,7 +206,10 @@ class Properties(Mapping[str, Any]):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
         unknown = [key for key in self.data if key not in self.schema]
-        wrong = [Wrong(f"Unknown Property {key}", self._path, of_value=False) for key in unknown]
+        wrong = [
+            Wrong(f"Unknown Property {key}", self._path, of_value=False, hint=meant(key, self.schema))
+            for key in unknown
+        ]
         gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
             if key in gone:

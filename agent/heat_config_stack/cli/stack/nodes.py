@@ -22,7 +22,10 @@ def list_(options: argparse.Namespace) -> int:
     if options.json:
         terminal.say(json.dumps(rows))
         return ExitCode.OK
-    for line in terminal.table([(row["node"], row["type"], row["state"], row["host"] or "-") for row in rows]):
+    shown = [(row["node"], row["type"], row["state"], row["host"] or "-") for row in rows]
+    first, *lines = terminal.table([("NODE", "TYPE", "STATE", "HOST"), *shown])
+    terminal.say(terminal.styled(first, "quiet"))
+    for line in lines:
         terminal.say(line)
     return ExitCode.OK
 
