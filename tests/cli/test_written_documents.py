@@ -348,7 +348,7 @@ def test_document_is_not_validated_as_a_template(machine: Machine, content: str)
 
 
 def test_config_that_a_tool_cannot_use_has_its_place(machine: Machine) -> None:
-    """The failure of a deployment whose config has the wrong form has the file, the line and the column of the config."""
+    """The failure of a deployment whose config has the wrong form has the place of the config."""
     ran = applied(machine, "- name: web\n  group: script\n  config: {a: 1}\n", "site.yaml", "--json")
 
     assert ran.code == 1
