@@ -8,8 +8,7 @@ before it counts as delivered.
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import plan
@@ -43,7 +42,7 @@ class Inbox:
 
     is_stored = True
 
-    def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
+    def __init__(self, take: Callable[[str, Mapping[str, object]], None], are_safe: Callable[[], bool]) -> None:
         """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
         self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
@@ -59,9 +58,9 @@ class Inbox:
     def expect(self, target: Target) -> None:
         """Do nothing: the inbox is always ready."""
 
-    def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
+    def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:  # noqa: ARG002  # all letters stay here
         """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
-        self._take(key, body)
+        self._take(key, values)
         self._accepted.append(Outcome(key, Fate.SENT))
         self._waker.wake()
 
@@ -281,12 +280,12 @@ class ThisMachine:
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
-    def _take(self, key: str, body: bytes) -> None:
+    def _take(self, key: str, values: Mapping[str, object]) -> None:
         """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return
-        deployments.take(self._world, deployment, json.loads(body))
+        deployments.take(self._world, deployment, values)
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
         self._world.store.owed = True

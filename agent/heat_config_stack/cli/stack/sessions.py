@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, record_file
@@ -25,7 +25,6 @@ from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
-from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRecord
 from heat_config_stack.records.store import FILE, Store
@@ -177,7 +176,7 @@ def work(
     without_types: bool = False,
     user_data: bool = False,
     definition: Definition | None = None,
-) -> Iterator[ArchivingSession]:
+) -> Iterator[Session]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
@@ -189,11 +188,18 @@ def work(
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
         ending.callback(forget, folder)
-        ending.enter_context(lock.held(folder))
+        try:
+            ending.enter_context(lock.held(folder))
+        except LockedError as error:
+            holder = lock.holder(folder)
+            process = f" (process {holder[0]})" if holder else ""
+            raise LockedError(
+                f"another command works on the stack {name}{process}", hint="wait for it to end, and try again"
+            ) from error
         machine = _Watched(folder, settings, view, limit)
         ending.callback(machine.close)
         machine.tidy()
-        opened = ArchivingSession(
+        opened = Session(
             folder,
             all_types,
             machine,
