@@ -256,6 +256,25 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
     assert "Keystone rejects the login of user u1: Keystone answers HTTP 401" in one(done, Verdict.FAILED, "heat")
 
 
+def test_an_application_credential_takes_the_place_of_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
+    """`doctor` logs in with it as the agent would, names it, and says what to do about one that is refused."""
+    values = {name: value for name, value in heat(openstack).items() if name not in ("user_id", "password")}
+    held = {"application_credential_id": "a1", "application_credential_secret": cloud.PASSWORD}
+    done = doctor(machine, {"heat": {**values, **held}})
+    assert well(done)
+    assert "Keystone accepts the login of application credential a1" in " ".join(said(done, Verdict.OK, "heat"))
+    openstack.keystone.always = Answer(401)
+    done = doctor(machine, {"heat": {**values, **held}})
+    assert "Keystone rejects the login of application credential a1: Keystone answers HTTP 401" in (
+        found := one(done, Verdict.FAILED, "heat")
+    )
+    assert "make a new application credential" in found
+    assert cloud.PASSWORD not in str(done)
+    del held["application_credential_secret"]
+    done = doctor(machine, {"heat": {**values, **held}})
+    assert "are incomplete: add application_credential_secret" in " ".join(said(done, Verdict.WARNING))
+
+
 def test_the_catalog_lacks_the_service(machine: Machine, openstack: cloud.Cloud) -> None:
     """A missing service, or region, of the catalog is reported."""
     done = doctor(machine, {"heat": heat(openstack, region_name="Nowhere")})

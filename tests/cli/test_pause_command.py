@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from support import pace
+from support.loopback import wait_until
 from support.machine import Machine
+from support.repositories import template
 
 
 def test_a_reason_is_one_line_and_what_ends_the_pause_is_said_in_full(machine: Machine) -> None:
@@ -11,3 +14,43 @@ def test_a_reason_is_one_line_and_what_ends_the_pause_is_said_in_full(machine: M
     assert done.out == f"paused: moving house; `heat-config-agent resume --state-dir {machine.state}` ends it\n"
     assert "moving house" in machine.agent("status").out
     assert machine.agent("pause", "--reason", " ").code == 2
+
+
+def test_pause_holds_stacks_too(machine: Machine) -> None:
+    """A paused agent begins neither a document nor an action of a stack; afterwards both begin."""
+    stack = machine.folder / "web.yaml"
+    stack.write_text(template(machine.folder / "log", "one"))
+    machine.agent("pause", "--reason", "maintenance")
+    for words in ([], ["--name", "other"]):
+        done = machine.apply(stack, *words)
+        assert (done.code, done.out) == (1, "")
+        assert "nothing new begins: the agent is paused (maintenance)" in done.err
+        assert "heat-config-agent resume" in done.err
+    assert machine.apply(stack, "--plan").code == 0
+    assert not (machine.state / "stacks").exists()
+    machine.agent("resume")
+    assert machine.apply(stack).code == 0
+    machine.agent("pause", "--reason", "maintenance")
+    deleted = machine.command(
+        "heat-config-agent", ["stack", "delete", "web", "-y", "--state-dir", str(machine.state)], {}
+    )
+    assert (deleted.code, "is paused" in deleted.err) == (1, True)
+    assert (machine.folder / "log").read_text() == "one red\n"
+
+
+def test_second_command_on_a_stack_names_the_first(machine: Machine) -> None:
+    """It is called a command, with its process, and no other state directory is advised."""
+    stack = machine.folder / "slow.yaml"
+    stack.write_text(template(machine.folder / "log", "one", f"until [ -e {machine.folder}/go ]; do sleep 0.02; done"))
+    first = machine.start("heat-config-apply", str(stack), "--state-dir", str(machine.state))
+    try:
+        wait_until((machine.folder / "log").exists, pace.seconds(30))
+        second = machine.apply(stack)
+    finally:
+        (machine.folder / "go").touch()
+        first.communicate(timeout=pace.seconds(60))
+    assert second.code == 4
+    sentence = (
+        f"error: another command works on the stack slow (process {first.pid}) (wait for it to end, and try again)"
+    )
+    assert second.err.splitlines()[-1] == sentence

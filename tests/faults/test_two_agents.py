@@ -147,7 +147,7 @@ def test_a_lock_that_is_gone(machine: Machine, heat: SignalServer, what: str) ->
     second = machine.apply(given)
 
     assert second.code == LOCKED
-    assert "another agent works on" in second.err
+    assert "another command works on" in second.err
     assert machine.status()["d1"]["state"] == "running"
     (machine.folder / "go").touch()
     first.communicate(timeout=pace.seconds(LONG))

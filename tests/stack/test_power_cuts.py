@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from heat_config_agent.model.entry import State
-from heat_config_agent.state import joint_flush, journal
+from heat_config_agent.state import journal, record_file
 from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition
@@ -43,7 +43,7 @@ class Disk:
         self.moments: list[Moment] = []
         self.safe: dict[str, bytes | None] = dict.fromkeys(FILES)
         self._together = False
-        both = joint_flush.flush_both
+        both = record_file.flush_both
 
         def flush_both(flush: Callable[[], None], other: Callable[[], None]) -> None:
             self._keep()
@@ -51,7 +51,7 @@ class Disk:
             both(flush, other)
             self._together = False
 
-        monkeypatch.setattr(joint_flush, "flush_both", flush_both)
+        monkeypatch.setattr(record_file, "flush_both", flush_both)
         for name in ("fsync", "fdatasync"):
             monkeypatch.setattr(os, name, self._flush)
 

@@ -26,7 +26,8 @@ class Administrator:
         asked = {"auth": {"identity": identity, "scope": {"project": {"name": "admin", "domain": domain}}}}
         answer = requests.post(f"{self.keystone}/auth/tokens", json=asked, timeout=pace.seconds(60))
         answer.raise_for_status()
-        self.project = str(answer.json()["token"]["project"]["id"])
+        token = answer.json()["token"]
+        self.user, self.project = str(token["user"]["id"]), str(token["project"]["id"])
         self.account = f"{cloud.urls['swift']}/v1/AUTH_{self.project}"
         """The URL of the project's account in Swift."""
         self.token = {"X-Auth-Token": answer.headers["X-Subject-Token"]}

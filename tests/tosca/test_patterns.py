@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from heat_config_stack.tosca.checks.checker import Checker
-from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.budget import PATTERN_SECONDS
 
 HEAD = """tosca_definitions_version: tosca_simple_yaml_1_3
 node_types:
@@ -35,8 +35,12 @@ def test_many_values_of_quick_patterns_are_all_held_against_them(tmp_path: Path)
     templates = "".join(
         f"    n{number}: {{ type: Named, properties: {{ name: n{number} }} }}\n" for number in range(500)
     )
-    assert problems(tmp_path / "many.yaml", templates) == []
-    assert budget.left.pattern_seconds > budget.PATTERN_SECONDS / 2
+    checker = Checker()
+    (tmp_path / "many.yaml").write_text(HEAD + templates)
+    checked = checker.check(str(tmp_path / "many.yaml"))
+    assert checked.mistakes == []
+    assert checked.service is not None
+    assert checked.service.document.report.budget.pattern_seconds > PATTERN_SECONDS / 2
     last = "    last: { type: Named, properties: { name: LAST } }\n"
     assert problems(tmp_path / "last.yaml", templates + last) == [("constraint", 510, False)]
 

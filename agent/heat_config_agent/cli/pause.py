@@ -15,8 +15,9 @@ from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.state import agents, lock, requests
 
 _PAUSE = """: Begin nothing new until `heat-config-agent resume`, or for the time of --for. This also holds after a
-restart or a reboot, and for heat-config-apply. Runs that have begun go on, results are delivered, and sources are
-asked. --for goes by the machine's clock. Another pause replaces the one before, with its end.
+restart or a reboot, for heat-config-apply, and for the commands that change stacks. Runs and actions of stacks that
+have begun go on, results are delivered, and sources are asked. --for goes by the machine's clock. Another pause
+replaces the one before, with its end.
 """
 _RESUME = ": End a pause: deployments begin again."
 _POKE = ": Make the running agent ask its sources now, and send the results that wait for their next attempt."

@@ -14,13 +14,13 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from heat_config_agent.daemon.intake import Intake
 from heat_config_agent.daemon.status import Snapshot
 from heat_config_agent.daemon.systemd import Notifier
-from heat_config_agent.daemon.warned import Warned
 from heat_config_agent.deployments import replacement
 from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine.events import Report
 from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.errors import StateError
+from heat_config_agent.model.log import Warned
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings

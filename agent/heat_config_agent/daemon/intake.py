@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
 
-from heat_config_agent.daemon.warned import Warned
 from heat_config_agent.deployments.metadata import Reader
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.log import Warned
 from heat_config_agent.settings.schema import TRANSPORTS
 from heat_config_agent.sources.active import Steering
 from heat_config_agent.sources.document_text import same

@@ -9,11 +9,10 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.daemon.systemd import Notifier
-from heat_config_agent.daemon.warned import Warned
 from heat_config_agent.deployments.plan import clock
 from heat_config_agent.engine.queue import Blocked
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.log import Log
+from heat_config_agent.model.log import Log, Warned
 from heat_config_agent.sources import active
 from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health

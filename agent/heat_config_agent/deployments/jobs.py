@@ -6,9 +6,8 @@ from collections.abc import Mapping
 
 import heat_config_hooks
 from heat_config_agent.deployments import selection
-from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Tool
+from heat_config_agent.model.deployment import CLEANUP, Config, Deployment, Job, Tool
 from heat_config_agent.model.entry import Run
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.errors import HookError

@@ -17,11 +17,11 @@ from heat_config_agent.model.deployment import (
     Config,
     Deployment,
     Document,
+    Job,
     Mistake,
     Tool,
 )
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunDefaults
 from heat_config_hooks import options
 from heat_config_hooks.reply import CANNOT_START, NO_TOOL, UNKNOWN, Reply, failure

@@ -18,6 +18,7 @@ from heat_config_agent.doctor import Finding, Verdict, failed, ok, warning
 from heat_config_agent.model.deployment import Credentials
 from heat_config_agent.model.errors import DeniedError, ProxyError, UnreachableError
 from heat_config_agent.settings.effective import certificate_trouble
+from heat_config_agent.sources import base
 from heat_config_agent.web.causes import UNKNOWN_AUTHORITY
 from heat_config_agent.web.direct import default_certificates
 from heat_config_agent.web.link_local import with_plain_zone
@@ -175,12 +176,13 @@ def check_login(
         cloud.token(seconds=ANSWER_SECONDS)
     except DeniedError as error:
         reason = str(error)
-        todo = (
-            f"check that auth_url of [{check}] is Keystone's"
-            if "404" in reason
-            else f"have its password in Keystone set to the one in [{check}], or its user made again: {REFUSED_LOGIN}"
-        )
-        yield failed(check, f"Keystone rejects the login of user {credentials.user_id}: {reason}", todo)
+        if "404" in reason:
+            todo = f"check that auth_url of [{check}] is Keystone's"
+        elif credentials.application_credential_id:
+            todo = f"make a new application credential, and write its id and secret into [{check}]"
+        else:
+            todo = f"have its password in Keystone set to the one in [{check}], or its user made again: {REFUSED_LOGIN}"
+        yield failed(check, f"Keystone rejects the login of {credentials.holder}: {reason}", todo)
         return
     except UnreachableError as error:
         yield failed(check, f"Keystone gives no token: {error}", f"check that auth_url of [{check}] is Keystone's")
@@ -192,7 +194,7 @@ def check_login(
         region = f"region_name of [{check}], and " if credentials.region_name else ""
         yield failed(check, str(error), f"check {region}that this cloud has {name} with a public endpoint")
         return
-    yield ok(check, f"Keystone accepts the login of user {credentials.user_id}, and has an endpoint of {name}")
+    yield ok(check, f"Keystone accepts the login of {credentials.holder}, and has an endpoint of {name}")
     after = Server(check=check, service=name, url=url, setting=f"{name}'s public endpoint in Keystone", ca_file=ca_file)
     yield from check_server(after, clocks)
 
@@ -374,15 +376,8 @@ def read_hint(path: str) -> str:
 def for_source(name: str, values: Mapping[str, object], ca_file: str | None, clocks: Clocks) -> Iterator[Finding]:
     """Check all servers that a source needs."""
     if name in ("heat", "zaqar"):
-        credentials = Credentials(
-            auth_url=str(values["auth_url"]),
-            user_id=str(values["user_id"]),
-            password=str(values["password"]),
-            project_id=str(values["project_id"]),
-            region_name=str(values.get("region_name") or ""),
-        )
         service = ("orchestration", "Heat") if name == "heat" else ("messaging", "Zaqar")
-        yield from check_login(name, credentials, service, ca_file, clocks)
+        yield from check_login(name, base.credentials(values), service, ca_file, clocks)
     elif name in ("cfn", "request", "ec2"):
         url, setting = str(values.get("metadata_url") or ""), f"metadata_url of [{name}]"
         if not url and values.get("metadata_hint"):

@@ -17,19 +17,19 @@ from urllib.parse import quote
 from heat_config_agent import sources
 from heat_config_agent.deployments import metadata
 from heat_config_agent.doctor import Finding, Verdict, closed, failed, network, ok, warning
-from heat_config_agent.model.deployment import Credentials, Document
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import BOOT, SETTINGS, TRANSPORTS
 from heat_config_agent.sources.active import Steering
-from heat_config_agent.sources.base import Reach, Source
+from heat_config_agent.sources.base import Reach, Source, credentials
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.sources.poller import Answer, Collection
 from heat_config_agent.sources.schedule import Schedule
 from heat_config_agent.sources.transports import Transport
 from heat_config_agent.web import keystone
-from heat_config_hooks.values import dataclass, field, fields
+from heat_config_hooks.values import dataclass, field
 
 SECONDS = 65.0
 """Seconds that all sources together may take."""
@@ -231,11 +231,10 @@ class _Queue:
 
     def collect(self) -> Document | None:
         """Ask for the statistics of the queue."""
-        values = {each.name: str(self._values.get(each.name) or "") for each in fields(Credentials)}
         queue = str(self._values["queue_id"])
         failure = f"cannot access the Zaqar queue {queue}"
         try:
-            answer = keystone.Cloud(Credentials(**values), self._reach.ca_file).ask(
+            answer = keystone.Cloud(credentials(self._values), self._reach.ca_file).ask(
                 "GET",
                 "messaging",
                 f"/v2/queues/{quote(queue, safe='')}/stats",

@@ -18,10 +18,9 @@ from heat_config_agent.engine.queue import Blocked
 from heat_config_agent.engine.results import BEGINNING, CONCLUDING, PLANNING, REPLACED
 from heat_config_agent.engine.survey import facts, survey
 from heat_config_agent.engine.work import Work
-from heat_config_agent.model.deployment import TRACE, Document, Mistake, Result
+from heat_config_agent.model.deployment import TRACE, Document, Job, Mistake, Result
 from heat_config_agent.model.entry import State
 from heat_config_agent.model.errors import AgentError
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs.tools import Tools
 from heat_config_hooks import processes

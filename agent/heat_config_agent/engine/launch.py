@@ -15,10 +15,9 @@ from heat_config_agent.engine.queue import Active
 from heat_config_agent.engine.survey import with_verified
 from heat_config_agent.engine.work import Work
 from heat_config_agent.masking.redaction import name_of
-from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment
+from heat_config_agent.model.deployment import BUILTIN, DELETE, Deployment, Job
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import PASSING, UNUSABLE, AgentError, cause, obstacle
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import hook, run_folder, scopes, supervisor
 from heat_config_agent.runs.scopes import Scope, ScopeError

@@ -15,10 +15,9 @@ from heat_config_agent.deployments.plan import Step, Verb
 from heat_config_agent.engine import events, launch, records
 from heat_config_agent.engine.launch import RunEnd
 from heat_config_agent.engine.work import Work
-from heat_config_agent.model.deployment import Result
+from heat_config_agent.model.deployment import Job, Result
 from heat_config_agent.model.entry import Entry, Run, State
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.model.job import Job
 from heat_config_agent.runs import result, run_folder
 from heat_config_agent.runs.run_folder import UNSTARTED
 from heat_config_agent.signals.delivery import Fate, Outcome

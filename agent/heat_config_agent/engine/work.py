@@ -45,7 +45,7 @@ class Offer:
         source = step.deployment.source
         if source not in self.unconfirmed or step.verb not in (Verb.RUN, Verb.ANSWER, Verb.RESEND):
             return step
-        reason = f"{source} is being asked whether it still has it"
+        reason = f"waits until {source} has answered: it may no longer have the deployment"
         return Step(verb=Verb.WAIT, deployment=step.deployment, reason=reason)
 
     def supersedes(self, entry: Entry) -> bool:

@@ -1,4 +1,4 @@
-"""A deployment as a document describes it, the tool that runs it, and its result."""
+"""A deployment as a document describes it, the tool that runs it, the work of its run, and its result."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 
+from heat_config_hooks import options
 from heat_config_hooks.protocol import file_key
 from heat_config_hooks.values import dataclass, field
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_hooks.artifacts import Artifact  # few deployments have any
+    from heat_config_hooks.retry import Retry  # the same
 
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
@@ -130,7 +137,7 @@ class Config:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """The credentials of a user of OpenStack's services, from the metadata."""
+    """The credentials of a user of OpenStack's services, from the metadata or the settings."""
 
     auth_url: str
     """The URL of Keystone, with or without a version."""
@@ -138,6 +145,17 @@ class Credentials:
     password: str = field(repr=False)
     project_id: str
     region_name: str = ""
+    application_credential_id: str = ""
+    """If there is one, it is used in the place of the user and the password."""
+    application_credential_secret: str = field(default="", repr=False)
+
+    @property
+    def holder(self) -> str:
+        """The name of the user or of the application credential, for people."""
+        if self.application_credential_id:
+            return f"application credential {self.application_credential_id}"
+        return f"user {self.user_id}"
+
     """The region whose endpoints are used; empty for any."""
 
 
@@ -323,3 +341,34 @@ class Tool:
     def builtin(self) -> bool:
         """True if the hook is built in, so that it needs no process of its own."""
         return self.hook.startswith(BUILTIN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A deployment with its selected config.
+
+    It is made once: by the plan for a new run, or from the journal for a run that an earlier agent started.
+    """
+
+    deployment: Deployment
+    config: Config
+    tool: Tool
+    request: Mapping[str, object]
+    """The deployment as its hook receives it: the entry of the document with the selected config."""
+    limit: float | None = None
+    """The timeout that the deployment sets, in seconds; None if it sets none."""
+    user: str = ""
+    """The user that it runs as; empty for the agent's own."""
+    isolation: Mapping[str, str] = field(default_factory=dict)
+    """The levels of `isolation.LEVELS` by which it is isolated."""
+    artifacts: tuple[Artifact, ...] = ()
+    """The files that are fetched before it begins."""
+    retry: Retry | None = None
+    """The limits within which its command is run again after certain exit codes; None if it is not."""
+    bounds: Mapping[str, int] = field(default_factory=dict)
+    """The other limits that the deployment sets: its options that are in `options.BOUNDS`."""
+
+    @property
+    def idempotent(self) -> bool:
+        """True if an interrupted run may simply be run again, as the deployment's options say."""
+        return options.common(self.config.options, "idempotent") is True

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit
 
 import heat_config_hooks
 from heat_config_agent.model import signed
-from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE
-from heat_config_agent.model.job import Job
+from heat_config_agent.model.deployment import BUILTIN, CLEANUP, DELETE, Job
 from heat_config_hooks import isolation, options
 from heat_config_hooks.values import dataclass, field
 

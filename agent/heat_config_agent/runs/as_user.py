@@ -21,9 +21,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from heat_config_agent.model.deployment import Job
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import obstacle
-from heat_config_agent.model.job import Job
 from heat_config_agent.runs import hook, namespaces
 from heat_config_hooks import files, memory, protocol
 from heat_config_hooks.artifacts import VARIABLE

@@ -12,10 +12,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.model.deployment import BUILTIN, Tool
+from heat_config_agent.model.deployment import BUILTIN, Job, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import blame
-from heat_config_agent.model.job import Job
 from heat_config_hooks import options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure

@@ -20,9 +20,8 @@ from pathlib import Path
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.masking import redaction
-from heat_config_agent.model.deployment import Config, Document, Input, Tool
+from heat_config_agent.model.deployment import Config, Document, Input, Job, Tool
 from heat_config_agent.model.errors import obstacle
-from heat_config_agent.model.job import Job
 from heat_config_agent.model.run_settings import RunSettings
 from heat_config_agent.runs import as_user, hook, namespaces, providers, resolved
 from heat_config_hooks import alphabet, artifacts, files, memory, protocol

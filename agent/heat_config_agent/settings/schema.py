@@ -69,12 +69,17 @@ def _section(section: str, description: str, *rows: dict[str, object]) -> tuple[
 
 _KEYSTONE = (
     _required("auth_url", TEXT, "the URL of Keystone", "https://keystone.example/v3"),
-    _required("user_id", TEXT, "the id of the user"),
+    _required("user_id", TEXT, "the id of the user; not with an application credential"),
     _required("password", TEXT, "the password of that user", secret=True),
     _required("project_id", TEXT, "the id of the project"),
     _row("region_name", TEXT, "", "the region; empty for any", "RegionOne"),
+    _row("application_credential_id", TEXT, "", "the id of an application credential, in the place of the user"),
+    _row("application_credential_secret", TEXT, "", "the secret of that application credential", secret=True),
 )
 """The rows of each section whose source uses Keystone."""
+
+_USER = ("user_id", "password")
+"""The settings that an application credential replaces."""
 
 SETTINGS: tuple[Setting, ...] = (
     *_section(
@@ -381,7 +386,10 @@ def defaults(section: str) -> dict[str, object]:
 
 def incomplete(section: str, values: Mapping[str, object]) -> tuple[str, ...]:
     """Return the names of a transport's settings that are missing."""
-    return tuple(row.name for row in SETTINGS if row.section == section and row.required and not values.get(row.name))
+    required = [row.name for row in SETTINGS if row.section == section and row.required]
+    if values.get("application_credential_id"):
+        required = [*(name for name in required if name not in _USER), "application_credential_secret"]
+    return tuple(name for name in required if not values.get(name))
 
 
 def setting(section: str, name: str) -> Setting:

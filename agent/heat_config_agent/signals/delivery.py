@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import json
 import time
 from collections.abc import Mapping
 
@@ -70,7 +69,7 @@ class Outgoing(Protocol):
     def expect(self, target: Target) -> None:
         """Get ready to send to a target."""
 
-    def post(self, key: str, target: Target, body: bytes) -> None:
+    def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Begin to send a result; `outcomes` returns its outcome later."""
 
     def withdraw(self, key: str) -> None:
@@ -83,7 +82,7 @@ class Outgoing(Protocol):
 @dataclass(eq=False)
 class _Result:
     target: Target
-    body: bytes
+    values: Mapping[str, object]
     ended: float
     """When its run ended, in seconds since the epoch."""
     earlier: int
@@ -177,8 +176,8 @@ class Delivery:
         `ended` is when the run ended, in seconds since the epoch; None for now. `earlier` is the number of tries of
         earlier agents.
         """
-        body, ended = json.dumps(values).encode(), time.time() if ended is None else ended
-        self._results[key] = _Result(target, body, ended, earlier, first=time.monotonic())
+        ended = time.time() if ended is None else ended
+        self._results[key] = _Result(target, values, ended, earlier, first=time.monotonic())
         self._post(key)
 
     def drop(self, key: str) -> None:
@@ -199,7 +198,7 @@ class Delivery:
         result = self._results[key]
         result.last, result.again = time.monotonic(), None
         result.tries += 1
-        self._outbox.post(key, result.target, result.body)
+        self._outbox.post(key, result.target, result.values)
 
     def _settled(self, outcome: Outcome) -> Outcome:
         """Schedule the next try if there is one; return the outcome, which is a refusal only if it is final."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from heat_config_agent.model.deployment import Target
@@ -146,9 +147,9 @@ class Outbox:
             with contextlib.suppress(RuntimeError):  # no memory for a thread: `post` tries again
                 self._senders[_name_of(target)] = _Sender(target, self._ca_file, self._deliver)
 
-    def post(self, key: str, target: Target, body: bytes) -> None:
+    def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:
         """Begin to send a result; `outcomes` returns its outcome later."""
-        letter = _Letter(key, target, body)
+        letter = _Letter(key, target, json.dumps(values).encode())
         self._under_way[key] = letter
         trouble = unsendable(target)
         if trouble:

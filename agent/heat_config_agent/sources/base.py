@@ -54,8 +54,10 @@ def credentials(values: Mapping[str, object]) -> Credentials:
     """Return the credentials in the settings of a section that uses Keystone."""
     return Credentials(
         auth_url=str(values["auth_url"]),
-        user_id=str(values["user_id"]),
-        password=str(values["password"]),
+        user_id=str(values.get("user_id") or ""),
+        password=str(values.get("password") or ""),
         project_id=str(values["project_id"]),
         region_name=str(values.get("region_name") or ""),
+        application_credential_id=str(values.get("application_credential_id") or ""),
+        application_credential_secret=str(values.get("application_credential_secret") or ""),
     )

@@ -15,10 +15,10 @@ import time
 import traceback
 from collections.abc import Callable, Hashable, Mapping
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, AgentError, SourceError
-from heat_config_agent.sources.abilities import Claiming, Listening
 from heat_config_agent.sources.base import Source
 from heat_config_agent.sources.schedule import Pace, Schedule
 from heat_config_hooks.values import dataclass, field
@@ -31,6 +31,27 @@ STUCK = 4
 
 PAST = 32
 """The number of sources not in use any more whose conditions are kept."""
+
+
+@runtime_checkable
+class Claiming(Protocol):
+    """A source that gives each document only once."""
+
+    def taken(self, document: Document) -> None:
+        """Remove a collected document from the source, because it is on disk now. Raises SourceError.
+
+        A newer document that was collected meanwhile stays.
+        """
+        ...
+
+
+@runtime_checkable
+class Listening(Protocol):
+    """A source that is active between two polls."""
+
+    def close(self) -> None:
+        """End this activity."""
+        ...
 
 
 @dataclass

@@ -64,16 +64,22 @@ def held(state: Path, role: str = "") -> Iterator[None]:
                 hint=f"{_REMEDIES.get(error.errno or 0, 'make it usable')}, or name another with --state-dir",
             ) from error
         if not all(_locked(descriptor) for descriptor in (folder, note)):
-            number = _noted(state).partition(" ")[0]
-            raise LockedError(
-                f"another agent works on {state}{f' (process {number})' if number.isdecimal() else ''}",
-                hint=f"`heat-config-agent status --state-dir {_quoted(state)}` shows its work; stop it, "
-                "or name another --state-dir",
-            )
+            raise _locked_by(state)
         with contextlib.suppress(OSError):  # a full disk: the note is only for people
             os.ftruncate(note, 0)
             os.pwrite(note, f"{os.getpid()} {role}".strip().encode() + b"\n", 0)
         yield
+
+
+def _locked_by(state: Path) -> LockedError:
+    """Return the error that the lock is held, with what can be done about its holder."""
+    number, _, role = _noted(state).partition(" ")
+    process = f" (process {number})" if number.isdecimal() else ""
+    shown = f"`heat-config-agent status --state-dir {_quoted(state)}` shows its work"
+    if role == DAEMON:
+        hint = f"{shown}; it also runs the documents in its folder local-data; stop it to run others by hand"
+        return LockedError(f"another agent works on {state}{process}", hint=hint)
+    return LockedError(f"another command works on {state}{process}", hint=f"wait for it to end; {shown}")
 
 
 def guard(state: Path) -> None:

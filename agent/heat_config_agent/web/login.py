@@ -64,10 +64,19 @@ def address(auth_url: str) -> str:
 
 
 def request(credentials: Credentials) -> bytes:
-    """Return the request for a token of a user in a project."""
-    user = {"id": credentials.user_id, "password": credentials.password}
-    identity = {"methods": ["password"], "password": {"user": user}}
-    return json.dumps({"auth": {"identity": identity, "scope": {"project": {"id": credentials.project_id}}}}).encode()
+    """Return the request for a token of a user in a project. An application credential is for one project alone."""
+    if credentials.application_credential_id:
+        held = {"id": credentials.application_credential_id, "secret": credentials.application_credential_secret}
+        auth: dict[str, object] = {
+            "identity": {"methods": ["application_credential"], "application_credential": held},
+        }
+    else:
+        user = {"id": credentials.user_id, "password": credentials.password}
+        auth = {
+            "identity": {"methods": ["password"], "password": {"user": user}},
+            "scope": {"project": {"id": credentials.project_id}},
+        }
+    return json.dumps({"auth": auth}).encode()
 
 
 def access(answer: web.Answer, region: str) -> Access:

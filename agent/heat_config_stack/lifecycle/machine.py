@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import plan
@@ -22,7 +21,7 @@ from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
-from heat_config_agent.state import joint_flush
+from heat_config_agent.state import record_file
 from heat_config_hooks import files, processes, protocol
 from heat_config_hooks.values import replace
 from heat_config_stack.lifecycle import deployments
@@ -44,7 +43,7 @@ class Inbox:
 
     is_stored = True
 
-    def __init__(self, take: Callable[[str, bytes], None], are_safe: Callable[[], bool]) -> None:
+    def __init__(self, take: Callable[[str, Mapping[str, object]], None], are_safe: Callable[[], bool]) -> None:
         """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
         self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
@@ -61,9 +60,9 @@ class Inbox:
     def expect(self, target: Target) -> None:
         """Do nothing: the inbox is always ready."""
 
-    def post(self, key: str, target: Target, body: bytes) -> None:  # noqa: ARG002  # all letters stay here
+    def post(self, key: str, target: Target, values: Mapping[str, object]) -> None:  # noqa: ARG002  # all letters stay here
         """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
-        self._take(key, body)
+        self._take(key, values)
         self._accepted.append(Outcome(key, Fate.SENT))
         with contextlib.suppress(BlockingIOError):
             os.write(self._waker, b".")
@@ -193,7 +192,7 @@ class ThisMachine:
         if self._world is None or self._world.store.safe:
             flush_journal()
         else:
-            joint_flush.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
+            record_file.flush_both(flush_journal, functools.partial(self._world.store.flush, durable=True))
 
     def _recall(self, world: World) -> None:
         """Settle the deployments whose results the stack has, and put back the results that the journal lacks.
@@ -286,12 +285,12 @@ class ThisMachine:
         entry = self._journal.entries.get(protocol.file_key(deployment.config))
         return deployment.status == IN_PROGRESS or entry is None or not entry.settled
 
-    def _take(self, key: str, body: bytes) -> None:
+    def _take(self, key: str, values: Mapping[str, object]) -> None:
         """Give a result to the stack, and record it. It is flushed with what the stack begins next."""
         deployment = self._by_key.get(key)
         if deployment is None or self._world is None:
             return
-        deployments.take(self._world, deployment, json.loads(body))
+        deployments.take(self._world, deployment, values)
         self._pending.pop(deployment.id, None)
         self._world.store.flush()
         self._world.store.owed = True

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.words import meant
-from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
+from heat_config_agent.state import asked
 from heat_config_stack.cli.stack import definitions, origin, sessions, signatures, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
 from heat_config_stack.definition import Definition
@@ -231,7 +232,13 @@ def carry_out(
     *,
     without_types: bool = False,
 ) -> int:
-    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`."""
+    """Work on a stack to the end, and print the outcome. `without_types` is that of `sessions.work`.
+
+    Raises AgentError if the agent is paused: nothing new begins.
+    """
+    if pause := asked.paused(settings.state):
+        ends = settings.command("resume")
+        raise AgentError(f"nothing new begins: the agent is paused ({pause[0]})", hint=f"`{ends}` ends the pause")
     view = view_of(options.name, as_json=options.json)
     began = time.monotonic()
     with sessions.work(

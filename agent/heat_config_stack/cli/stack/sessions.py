@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from heat_config_agent.cli import terminal
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import AgentError, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, record_file
@@ -189,7 +189,14 @@ def work(
     all_types = types(settings.words("plugin_dirs"))
     with contextlib.ExitStack() as ending:
         ending.callback(forget, folder)
-        ending.enter_context(lock.held(folder))
+        try:
+            ending.enter_context(lock.held(folder))
+        except LockedError as error:
+            holder = lock.holder(folder)
+            process = f" (process {holder[0]})" if holder else ""
+            raise LockedError(
+                f"another command works on the stack {name}{process}", hint="wait for it to end, and try again"
+            ) from error
         machine = _Watched(folder, settings, view, limit)
         ending.callback(machine.close)
         machine.tidy()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Place
 from heat_config_stack.definition import limits
-from heat_config_stack.tosca.checks.groups import check_groups, check_policies
-from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.checks.substitution import check_substitutable, check_substitution
-from heat_config_stack.tosca.checks.template_checks import check_templates
+from heat_config_stack.tosca.checks.template_checks import check_groups, check_policies, check_templates
 from heat_config_stack.tosca.checks.type_checks import check_definitions, check_types
 from heat_config_stack.tosca.checks.workflows import check_workflows
 from heat_config_stack.tosca.files.archives import METADATA, Archive, Disk, Files, Folder, Refused, entry_of
 from heat_config_stack.tosca.files.documents import Document, Library
-from heat_config_stack.tosca.language import budget, functions
+from heat_config_stack.tosca.language import functions
+from heat_config_stack.tosca.language.budget import Budget
 from heat_config_stack.tosca.language.functions import Holder, Scope
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.values import check_inputs
 from heat_config_stack.tosca.topology.requirements import check_circles
 from heat_config_stack.tosca.topology.service import Service
 
@@ -83,21 +83,19 @@ class Checker:
             return None
 
     def _within(self, name: str, work: Callable[[], Checked]) -> Checked:
-        budget.left.renew()
+        self._library.budget = Budget()
         try:
             return limits.within(SECONDS, work)
         except limits.TooMuch:
-            problem = f"it takes over {SECONDS:g} s to check"
-            return Checked(name, None, [_mistake(name, problem, code="yaml")], [], [])
+            return _unusable(name, f"it takes over {SECONDS:g} s to check", code="yaml")
 
     def _check(self, name: str, inputs: Mapping[str, str], record: Callable[[Files], Files]) -> Checked:
         try:
             files, path = self._opened(name)
         except Refused as refused:
-            return Checked(name, None, [_mistake(name, str(refused), refused.hint, code=refused.code)], [], [])
+            return _unusable(name, str(refused), refused.hint, code=refused.code)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            return Checked(name, None, [_mistake(name, f"cannot read {name}: {reason}", code="file")], [], [], False)
+            return _unreadable(name, error)
         needs_metadata = files is not self._disk and not files.has(METADATA)
         return self._check_read(name, (record(files), path, ""), inputs, needs_metadata=needs_metadata)
 
@@ -107,10 +105,9 @@ class Checker:
         try:
             document = self._library.read(*place)
         except Refused as refused:
-            return Checked(name, None, [_mistake(name, str(refused), refused.hint, code=refused.code)], [], [])
+            return _unusable(name, str(refused), refused.hint, code=refused.code)
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            return Checked(name, None, [_mistake(name, f"cannot read {name}: {reason}", code="file")], [], [], False)
+            return _unreadable(name, error)
         except Invalid as invalid:
             return Checked(name, None, list(invalid.mistakes), [], [])
         return self._examined(name, document, inputs, needs_metadata=needs_metadata)
@@ -161,9 +158,17 @@ class Checker:
         )
 
 
-def _mistake(file: str, problem: str, hint: str = "", *, code: str) -> Mistake:
+def _unusable(file: str, problem: str, hint: str = "", *, code: str) -> Checked:
+    """Return the result for a file of which nothing can be checked."""
     found = Report(None).mistake(problem, (), hint, code=code)
-    return Mistake(problem, (), Place(file, 1, 1), hint, found.kind, code)
+    mistake = Mistake(problem, (), Place(file, 1, 1), hint, found.kind, code)
+    return Checked(file, None, [mistake], [], [])
+
+
+def _unreadable(file: str, error: OSError | ValueError) -> Checked:
+    reason = getattr(error, "strerror", None) or error
+    result = _unusable(file, f"cannot read {file}: {reason}", code="file")
+    return replace(result, is_readable=False)
 
 
 def _warn_of_borrowed(document: Document) -> None:
@@ -171,7 +176,9 @@ def _warn_of_borrowed(document: Document) -> None:
     names = [name for (_, name), type_ in document.borrowed.items() if type_ is not None]
     path = document.report.path_of(names[0]) if names else ()
     if path:
-        shown = ", ".join(names[:_MOST_SHOWN]) + (f" and {len(names) - _MOST_SHOWN} more" * (len(names) > _MOST_SHOWN))
+        shown = ", ".join(names[:_MOST_SHOWN])
+        if len(names) > _MOST_SHOWN:
+            shown += f" and {len(names) - _MOST_SHOWN} more"
         problem = f"only the files that import this file have {shown}"
         document.report.warn(problem, path, "import the files with these types here as well", code="import-borrows")
 

@@ -9,9 +9,8 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.checks.type_checks import find
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions, values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Type
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition, Type
 from heat_config_stack.tosca.language.values import is_call
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.service import Node, Service
@@ -32,7 +31,10 @@ class _SubstitutionCheck:
     """One substitution mapping, as it is checked."""
 
     def __init__(self, content: Mapping[str, Any], service: Service, scope: Scope) -> None:
-        self.content, self.service, self.scope, self.report = content, service, scope, scope.report
+        self.content = content
+        self.service = service
+        self.scope = scope
+        self.report = scope.report
         self.path: Path = (*service.path, "substitution_mappings")
         self.type = find(service.document, "node_types", content.get("node_type"), (*self.path, "node_type"))
 
@@ -52,7 +54,7 @@ class _SubstitutionCheck:
                 elif is_known and not self._is_declared(section, name, defined, entry):
                     noun = {"properties": "property", "capabilities": "capability"}.get(section, section[:-1])
                     problem = f"the type {self.content.get('node_type')} has no {noun} {name}"
-                    self.report.wrong(problem, path, nearest(name, defined), code="undeclared")
+                    self.report.wrong(problem, path, self.report.nearest(name, defined), code="undeclared")
                 elif section in {"capabilities", "requirements"}:
                     self._check_member(section, defined.get(name), entry, path)
                 elif section in {"properties", "attributes"}:
@@ -83,7 +85,8 @@ class _SubstitutionCheck:
             self._check_map(section, entry, path)
             if entry.get("mapping") is None:
                 return
-            entry, path = entry["mapping"], (*path, "mapping")
+            entry = entry["mapping"]
+            path = (*path, "mapping")
         if not isinstance(entry, list) or len(entry) != 2 or not all(isinstance(part, str) for part in entry):
             noun = "capability" if section == "capabilities" else "requirement"
             problem = f"a mapping must be a list of a node template and a {noun} of it"
@@ -96,7 +99,7 @@ class _SubstitutionCheck:
         inner = defined.get(entry[1])
         if inner is None:
             problem = f"{node.name} has no {'capability' if section == 'capabilities' else 'requirement'} {entry[1]}"
-            self.report.wrong(problem, path, nearest(entry[1], defined), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(entry[1], defined), code="mapping-unknown")
         elif outer is not None:
             own, wanted = (
                 (inner.type, outer.type) if section == "capabilities" else (inner.capability, outer.capability)
@@ -110,7 +113,7 @@ class _SubstitutionCheck:
         for key in entry:
             if key not in known[: 3 if section == "capabilities" else 5]:
                 self.report.wrong(
-                    f"a mapping has no keyname {key}", (*path, key), nearest(key, known), code="key-unknown"
+                    f"a mapping has no keyname {key}", (*path, key), self.report.nearest(key, known), code="key-unknown"
                 )
         if not entry:
             self.report.wrong(
@@ -123,7 +126,7 @@ class _SubstitutionCheck:
         node = self.service.nodes.get(name)
         if node is None:
             problem = f"there is no node template {name}"
-            self.report.wrong(problem, path, nearest(name, self.service.nodes), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(name, self.service.nodes), code="mapping-unknown")
         return node
 
     def _check_value(self, section: str, entry: Json, path: Path, definition: PropertyDefinition | None) -> None:
@@ -131,7 +134,8 @@ class _SubstitutionCheck:
         is_constant = not isinstance(entry, list)
         if isinstance(entry, dict) and not is_call(entry) and set(entry) <= {"mapping", "value"} and len(entry) == 1:
             ((key, entry),) = entry.items()
-            path, is_constant = (*path, key), key == "value"
+            path = (*path, key)
+            is_constant = key == "value"
             if key == "mapping" and isinstance(entry, str):
                 entry = [entry]
         if is_constant:
@@ -145,7 +149,7 @@ class _SubstitutionCheck:
             if entry[0] not in parameters:
                 noun = "input" if section == "properties" else "output"
                 problem = f"there is no {noun} {entry[0]}"
-                self.report.wrong(problem, path, nearest(entry[0], parameters), code="mapping-unknown")
+                self.report.wrong(problem, path, self.report.nearest(entry[0], parameters), code="mapping-unknown")
             return
         node = self._node(entry[0], path)
         if node is None or not node.is_known or node.type is None or len(entry) > 3:
@@ -157,12 +161,12 @@ class _SubstitutionCheck:
                 if entry[1] not in node.type.requirements and entry[1] not in names:
                     problem = f"{node.name} has no capability or requirement {entry[1]}"
                     known = [*node.type.capabilities, *node.type.requirements]
-                    self.report.wrong(problem, path, nearest(entry[1], known), code="mapping-unknown")
+                    self.report.wrong(problem, path, self.report.nearest(entry[1], known), code="mapping-unknown")
                 return
             names = {**capability.properties, **capability.attributes}
         if entry[-1] not in names:
             problem = f"{node.name} has no property {entry[-1]}"
-            self.report.wrong(problem, path, nearest(entry[-1], names), code="mapping-unknown")
+            self.report.wrong(problem, path, self.report.nearest(entry[-1], names), code="mapping-unknown")
 
     def _check_operations(self, name: str, entry: Json, path: Path) -> None:
         """Check the names of operations of an interface that the type has."""
@@ -173,7 +177,7 @@ class _SubstitutionCheck:
         for operation in entry["operations"] if within else entry:
             if operation not in interface.operations:
                 problem = f"the interface {name} has no operation {operation}"
-                hint = nearest(operation, interface.operations)
+                hint = self.report.nearest(operation, interface.operations)
                 self.report.wrong(problem, (*path, *within, operation), hint, code="undeclared")
 
     def _check_workflows(self, entry: Json, path: Path) -> None:
@@ -184,7 +188,9 @@ class _SubstitutionCheck:
         elif isinstance(entry, str):
             if entry not in self.service.workflows:
                 problem = f"there is no workflow {entry}"
-                self.report.wrong(problem, path, nearest(entry, self.service.workflows), code="workflow-unknown")
+                self.report.wrong(
+                    problem, path, self.report.nearest(entry, self.service.workflows), code="workflow-unknown"
+                )
         elif entry is not None:
             self.report.wrong("an operation is mapped to the name of a workflow", path, code="kind")
 

@@ -1,24 +1,22 @@
-"""Checks of node and relationship templates (sections 3.7.1 to 3.7.4 of the specification)."""
+"""Checks of templates: nodes, relationships, groups and policies (section 3.7 of the specification)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.checks.type_checks import find
+from heat_config_stack.tosca.checks.type_checks import check_triggers, find
+from heat_config_stack.tosca.checks.workflows import check_actions
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.language import functions, values
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
 from heat_config_stack.tosca.language.entities import operations
 from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.interface_definitions import check_operations
-from heat_config_stack.tosca.language.report import nearest
-from heat_config_stack.tosca.language.variables import variable
+from heat_config_stack.tosca.language.types import PropertyDefinition, Type, check_operations
 from heat_config_stack.tosca.topology.filters import check_filter
 from heat_config_stack.tosca.topology.requirements import check_requirements
 from heat_config_stack.tosca.topology.service import Node, Service
-from heat_config_stack.tosca.topology.templates import Interface, Relationship, Template
+from heat_config_stack.tosca.topology.templates import Interface, Relationship, Template, variable
 
 _SCALABLE = "tosca.capabilities.Scalable"
 
@@ -39,13 +37,14 @@ def check_templates(service: Service, scope: Scope) -> None:
 
 def _check_type(template: Template, content: Mapping[str, Json], others: Mapping[str, Any], scope: Scope) -> None:
     """Report a missing or unknown type, and copies of a node that cannot be copied (section 3.7)."""
-    report, path = scope.report, template.path
+    report = scope.report
+    path = template.path
     copied = content.get("copy")
     if copied is not None:
         original = others.get(copied)
         if original is None:
             problem = f"there is no template {copied} to copy"
-            report.wrong(problem, (*path, "copy"), nearest(copied, others), code="copy-unknown")
+            report.wrong(problem, (*path, "copy"), report.nearest(copied, others), code="copy-unknown")
             return
         if original.get("copy") is not None:
             problem = f"{copied} is a copy itself"
@@ -61,8 +60,9 @@ def _check_node(
     node: Node, content: Mapping[str, Json], others: Mapping[str, Any], service: Service, scope: Scope
 ) -> None:
     _check_type(node, content, others, scope)
-    inner = Scope(scope.names, scope.report, node, scope.inputs, scope.templates, None, scope.uses)
-    type_, path = node.type, node.path
+    inner = scope.within(node)
+    type_ = node.type
+    path = node.path
     check_properties(node, content, type_.properties if type_ else {}, inner)
     check_attributes(node, content, type_, inner)
     _check_capabilities(node, content, inner)
@@ -73,7 +73,8 @@ def _check_node(
         functions.check(artifact.get("properties"), (*path, "artifacts", name, "properties"), inner)
     check_requirements(node, service, inner)
     for requirement in node.requirements:
-        relationship, described = requirement.content.get("relationship"), requirement.relationship
+        relationship = requirement.content.get("relationship")
+        described = requirement.relationship
         if relationship and described is not None and described.path == (*requirement.path, "relationship"):
             check_relationship(described, relationship, inner)
     node_filter = content.get("node_filter")
@@ -135,30 +136,18 @@ def _check_attribute_values(
         definition = defined.get(name)
         if definition is None:
             problem = f"{owner} has no attribute {name}"
-            scope.report.wrong(problem, (*path, name), nearest(name, defined), code="undeclared")
+            scope.report.wrong(problem, (*path, name), scope.report.nearest(name, defined), code="undeclared")
         elif isinstance(value, dict) and "value" in value and value.keys() <= {"value", "description"}:
             values.check(value["value"], definition.schema, (*path, name, "value"), scope.report)
         elif value is not None:
             values.check(value, definition.schema, (*path, name), scope.report)
 
 
-def _needing(type_: Type) -> Mapping[str, CapabilityDefinition]:
-    """Return the capabilities with properties that need a value; kept with the type."""
-    needing: dict[str, CapabilityDefinition] | None = type_.__dict__.get("needing")
-    if needing is None:
-        needing = {
-            name: capability
-            for name, capability in type_.capabilities.items()
-            if any(of.required and of.default is None for of in capability.properties.values())
-        }
-        type_.__dict__["needing"] = needing
-    return needing
-
-
 def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -> None:
     """Report what is wrong with the capabilities of a node template (section 3.7.1)."""
     own: Mapping[str, Any] = content.get("capabilities") or {}
-    type_, path = node.type, (*node.path, "capabilities")
+    type_ = node.type
+    path = (*node.path, "capabilities")
     known = type_ is not None and not type_.is_incomplete
     for name, assigned in own.items():
         here = (*path, name)
@@ -168,7 +157,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             continue
         definition = type_.capabilities.get(name)
         if definition is None:
-            hint = nearest(name, type_.capabilities)
+            hint = scope.report.nearest(name, type_.capabilities)
             scope.report.wrong(f"{node.name} has no capability {name}", here, hint, code="undeclared")
         elif definition.type is not None and not definition.type.is_incomplete:
             properties = assigned.get("properties") or {}
@@ -183,7 +172,8 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             attributes = assigned.get("attributes") or {}
             _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
     assigned_anywhere = node.content.get("capabilities") or {}
-    for name, capability in _needing(type_).items() if type_ is not None and known else ():
+    needing = type_.needing if type_ is not None and known else {}
+    for name, capability in needing.items():
         if name not in assigned_anywhere:
             owner = f"the capability {name} of {node.name}"
             values.check_properties({}, capability.properties, owner, (path, node.path), scope.report)
@@ -191,7 +181,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
 
 def check_relationship(relationship: Relationship, content: Mapping[str, Json], scope: Scope) -> None:
     """Report what is wrong with a relationship template, or with what a requirement says of its relationship."""
-    inner = Scope(scope.names, scope.report, relationship, scope.inputs, scope.templates, None, scope.uses)
+    inner = scope.within(relationship)
     type_ = relationship.type
     check_properties(relationship, content, type_.properties if type_ else {}, inner)
     check_attributes(relationship, content, type_, inner)
@@ -217,7 +207,7 @@ def check_interfaces(
         is_declared = definition is not None or own_type is not None
         if not is_declared and template.is_known:
             problem = f"{template.name} has no interface {name}"
-            scope.report.wrong(problem, here, nearest(name, template.declared), code="undeclared")
+            scope.report.wrong(problem, here, scope.report.nearest(name, template.declared), code="undeclared")
         shared: Mapping[str, Json] = assigned.get("inputs") or {}
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
@@ -231,7 +221,7 @@ def check_interfaces(
         for operation, of, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
-                scope.report.wrong(problem, where, nearest(operation, declared), code="undeclared")
+                scope.report.wrong(problem, where, scope.report.nearest(operation, declared), code="undeclared")
             own: Mapping[str, Json] = of.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
@@ -279,3 +269,71 @@ def _check_inputs(
     for name, definition in defined.items():
         if name not in own and name not in shared and definition.required and definition.default is None:
             scope.report.wrong(f"the input {name} needs a value", path, f"add {name}", code="required")
+
+
+# Groups and policies (sections 3.7.5, 3.7.6 and 3.5.18).
+
+_SCALING = "tosca.policies.Scaling"
+
+
+def check_groups(service: Service, scope: Scope) -> None:
+    """Report what is wrong with the groups of a service."""
+    for group in service.groups.values():
+        inner = _check_template(group, scope)
+        check_interfaces(group, group.content.get("interfaces") or {}, group.path, inner, {})
+        _check_members(group, "members", service.nodes, scope)
+
+
+def check_policies(service: Service, scope: Scope) -> None:
+    """Report what is wrong with the policies of a service."""
+    for policy in service.policies:
+        if not policy.content:
+            continue
+        _check_template(policy, scope)
+        check_triggers(policy.content.get("triggers") or {}, (*policy.path, "triggers"), service.document)
+        check_actions(policy, service, scope)
+        _check_members(policy, "targets", {**service.groups, **service.nodes}, scope)
+        if policy.type is not None and _SCALING in policy.type.keys:
+            problem = "there is one instance of each node here: nothing scales"
+            scope.report.warn(problem, policy.path, code="alone")
+
+
+def _check_template(template: Template, scope: Scope) -> Scope:
+    content = template.content
+    if content.get("type") is not None:
+        find(template.document, template.section, content["type"], (*template.path, "type"))
+    inner = scope.within(template)
+    type_ = template.type
+    check_properties(template, content, type_.properties if type_ else {}, inner)
+    check_attributes(template, content, type_, inner)
+    return inner
+
+
+def _check_members(template: Template, key: str, known: Mapping[str, Template], scope: Scope) -> None:
+    """Report members that are not there, or of no type that the type allows."""
+    allowed = _allowed(template.type, key)
+    for index, name in enumerate(template.content.get(key) or ()):
+        if name is None:
+            continue
+        path = (*template.path, key, index)
+        member = known.get(name)
+        if member is None:
+            noun = "node template" if key == "members" else "node template or group"
+            scope.report.wrong(
+                f"there is no {noun} {name}", path, scope.report.nearest(name, known), code="member-unknown"
+            )
+        elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
+            names = ", ".join(type_.name for type_ in allowed)
+            problem = f"{template.name} is for {names}, and {name} is of the type {member.type.name}"
+            scope.report.wrong(problem, path, code="member-unfit")
+
+
+def _allowed(type_: Type | None, key: str) -> list[Type]:
+    """Return the types of members that a group or policy type allows; nothing where it allows all."""
+    for ancestor in type_.lineage if type_ else ():
+        names: Iterable[str] = ancestor.content.get(key) or ()
+        if names:
+            sections = ("node_types", "group_types")
+            found = [ancestor.names.find(section, name) for name in names if name for section in sections]
+            return [of for of in found if of is not None]
+    return []

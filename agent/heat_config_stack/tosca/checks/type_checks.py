@@ -1,26 +1,30 @@
-"""Checks of the types of a document (sections 3.5 and 3.6 of the specification)."""
+"""Checks of the types of a document: definitions, refinements, triggers (sections 3.5 and 3.6)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.checks.triggers import check_triggers
 from heat_config_stack.tosca.files.artifacts import check_artifact, check_implementation
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language import constraints, functions, values
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, PropertyDefinition, Type
+from heat_config_stack.tosca.language import constraints, entities, functions, values
 from heat_config_stack.tosca.language.entities import operations
-from heat_config_stack.tosca.language.functions import Scope
-from heat_config_stack.tosca.language.grammar import EMPTY, Short
-from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, check_operations
-from heat_config_stack.tosca.language.primitives import kind_of
-from heat_config_stack.tosca.language.refinements import check_refinement
-from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.subjects import TypeSubject
-from heat_config_stack.tosca.language.types import MOST_PARENTS, NO_PARENT, SECTIONS
-from heat_config_stack.tosca.topology.filters import check_filter
+from heat_config_stack.tosca.language.functions import Scope, TypeSubject
+from heat_config_stack.tosca.language.grammar import ABSENT, EMPTY, Short, held, list_of
+from heat_config_stack.tosca.language.primitives import READERS, kind_of
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import (
+    MOST_PARENTS,
+    NO_PARENT,
+    SECTIONS,
+    InterfaceDefinition,
+    PropertyDefinition,
+    Type,
+    check_operations,
+    schema,
+)
+from heat_config_stack.tosca.topology.filters import assertions, check_clauses, check_filter
 
 NOUNS = {
     "artifact_types": "artifact type",
@@ -48,7 +52,9 @@ def find(document: Document, section: str, name: Json, path: Path) -> Type | Non
     found = document.find(section, name)
     if found is None:
         problem = f"there is no {NOUNS[section]} {name}"
-        document.report.wrong(problem, path, nearest(name, document.known(section)), code="type-unknown")
+        document.report.wrong(
+            problem, path, document.report.nearest(name, document.known(section)), code="type-unknown"
+        )
     return found
 
 
@@ -56,16 +62,24 @@ class _TypeCheck:
     """The checks of one type."""
 
     def __init__(self, type_: Type, document: Document, scope: Scope) -> None:
-        self.type, self.document, self.report = type_, document, document.report
+        self.type = type_
+        self.document = document
+        self.report = document.report
         kind = {"node_types": "node", "relationship_types": "relationship"}.get(type_.section, "")
-        subject = TypeSubject(type_, kind) if kind else TypeSubject(None, "group") if "group" in type_.section else None
+        subject: TypeSubject | None = None
+        if kind:
+            subject = TypeSubject(type_, kind)
+        elif "group" in type_.section:
+            subject = TypeSubject(None, "group")
         if type_.section in {"capability_types", "interface_types", "policy_types", "artifact_types", "data_types"}:
             subject = TypeSubject(None, "node")  # any type that has it
         self.scope = Scope(document, document.report, subject, scope.inputs, scope.templates, None, scope.uses)
 
     def check(self) -> None:
         """Report what is wrong with it."""
-        type_, content, path = self.type, self.type.content, self.type.path
+        type_ = self.type
+        content = self.type.content
+        path = self.type.path
         self._check_parent()
         for member in ("properties", "attributes"):
             own = content.get(member)
@@ -84,7 +98,8 @@ class _TypeCheck:
         }[type_.section]()
 
     def _check_parent(self) -> None:
-        type_, path = self.type, (*self.type.path, "derived_from")
+        type_ = self.type
+        path = (*self.type.path, "derived_from")
         name = type_.content.get("derived_from")
         noun = NOUNS[type_.section]
         if name is None or name == NO_PARENT:
@@ -96,7 +111,11 @@ class _TypeCheck:
                 )
         elif type_.parent is None:
             other = next((section for section in SECTIONS if self.document.find(section, name)), "")
-            hint = f"{name} is a {NOUNS[other]}" if other else nearest(name, self.document.known(type_.section))
+            hint = (
+                f"{name} is a {NOUNS[other]}"
+                if other
+                else self.report.nearest(name, self.document.known(type_.section))
+            )
             self.report.wrong(f"there is no {noun} {name}", path, hint, code="parent-unknown")
         elif len(type_.lineage) >= MOST_PARENTS:
             self.report.wrong(f"over {MOST_PARENTS} types are derived of one another", path, code="depth")
@@ -113,7 +132,9 @@ class _TypeCheck:
         pass
 
     def _check_data(self) -> None:
-        type_, content, path = self.type, self.type.content, self.type.path
+        type_ = self.type
+        content = self.type.content
+        path = self.type.path
         if content.get("derived_from") is None and not content.get("properties"):
             hint = "give it properties, or derive it of another type"
             self.report.warn(f"the data type {type_.name} does not describe its values", path, hint, code="data-empty")
@@ -132,7 +153,8 @@ class _TypeCheck:
                 self.report.wrong(problem, where, "put them on properties", code="constraint-unfit")
 
     def _check_interface_type(self) -> None:
-        content, path = self.type.content, self.type.path
+        content = self.type.content
+        path = self.type.path
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), self.type.inputs, (*path, "inputs"))
         for name, operation, where in operations(content, path):
@@ -168,7 +190,8 @@ class _TypeCheck:
             self._check_interface(self.type.interfaces[name], content)
 
     def _check_interface(self, interface: InterfaceDefinition, content: Mapping[str, Json]) -> None:
-        path, named = interface.path, content.get("type")
+        path = interface.path
+        named = content.get("type")
         if named is not None:
             type_ = find(self.document, "interface_types", named, (*path, "type"))
             old = interface.parent.type if interface.parent else None
@@ -177,13 +200,15 @@ class _TypeCheck:
         elif interface.type is None and content is not EMPTY:
             known = [*self.document.known("interface_types"), "Standard", "Configure"]
             problem = f"the interface {interface.name} needs a type"
-            self.report.wrong(problem, path, nearest(interface.name, known) or "add type", code="key-missing")
+            self.report.wrong(
+                problem, path, self.report.nearest(interface.name, known) or "add type", code="key-missing"
+            )
         check_operations(content, path, self.report)
         self._check_inputs(content.get("inputs"), interface.inputs, (*path, "inputs"))
         declared = interface.type.operations if interface.type is not None else {}
         for name, operation, where in operations(content, path):
             self._check_operation(operation, interface.operations[name].inputs, where)
-            hint = nearest(name, declared) if name not in declared else ""
+            hint = self.report.nearest(name, declared) if name not in declared else ""
             if hint:
                 self.report.warn(
                     f"{interface.name} has no operation {name}: it is a new one", where, hint, code="misspelt"
@@ -299,12 +324,14 @@ def check_definitions(
     for name, content in own.items():
         if content is EMPTY:
             continue
-        definition, here = defined[name], (*path, name)
+        definition = defined[name]
+        here = (*path, name)
         if isinstance(content, Short) and definition.parent is None:
             problem = f"{name} must be a property: a map, not {kind_of(content['value'])}"
             report.wrong(problem, here, "a value alone refines an inherited property", code="kind")
             continue
-        type_, old = definition.schema.type, definition.parent.schema.type if definition.parent else None
+        type_ = definition.schema.type
+        old = definition.parent.schema.type if definition.parent else None
         named = content.get("type")
         if named is not None:
             find(document, "data_types", named, (*here, "type"))
@@ -318,7 +345,11 @@ def check_definitions(
         own_clauses = content.get("constraints")
         if own_clauses:
             is_complex = type_ is not None and not type_.primitive
-            primitive = type_.primitive if type_ else None if named or not needs_type else "null"
+            primitive: str | None = "null"
+            if type_ is not None:
+                primitive = type_.primitive
+            elif named or not needs_type:
+                primitive = None
             if type_ is None or not type_.is_incomplete:
                 where = (*here, "constraints")
                 constraints.check(own_clauses, primitive or None, where, report, is_complex=is_complex)
@@ -327,6 +358,40 @@ def check_definitions(
             if value is not None:
                 values.check(value, definition.schema, (*here, key), report)
         check_refinement(content, definition, here, report)
+
+
+_NARROWING = ("constraints", "type", "entry_schema", "key_schema")
+"""Keynames through which an inherited value may no longer fit."""
+
+_OPTIONAL_SINCE = "1.3"
+
+
+def check_refinement(content: Mapping[str, Json], definition: PropertyDefinition, path: Path, report: Report) -> None:
+    """Report a refinement that changes a fixed value, excludes an inherited one, or makes a property optional."""
+    parent = definition.parent
+    name = definition.name
+    if parent is None:
+        return
+    hint = f"leave out the %s: the value of {name} is final"
+    for key in ("value", "default"):
+        if parent.fixed is not None and content.get(key) not in (None, parent.fixed):
+            problem = f"{name} has a fixed value already, in {parent.names.file}"
+            report.wrong(problem, (*path, key), hint % key, code="refine")
+    narrowing = next((key for key in _NARROWING if content.get(key) is not None), "")
+    type_ = definition.schema.type
+    old = parent.schema.type
+    is_refinement = type_ is not None and old is not None and type_.may_be(old)
+    is_inherited = content.get("value") is None and content.get("default") is None and definition.default is not None
+    if narrowing and is_refinement and is_inherited:
+        inner = Report(None, report.budget)
+        values.check(definition.default, definition.schema, (name,), inner)
+        for mistake in inner.mistakes:
+            problem = f"the value that {name} inherits does not fit: {mistake.problem}"
+            report.wrong(problem, (*path, narrowing), "give it a default that fits", code=mistake.code)
+            break
+    if content.get("required") is False and parent.required and report.version >= _OPTIONAL_SINCE:
+        problem = f"{name} is required in the parent type, and optional here"
+        report.warn(problem, (*path, "required"), "a derived type may only make it required", code="loosened")
 
 
 def check_schema(content: Any, path: Path, document: Document) -> None:
@@ -347,11 +412,56 @@ def check_schema(content: Any, path: Path, document: Document) -> None:
     check_schema(content.get("key_schema"), (*path, "key_schema"), document)
 
 
-__all__ = [
-    "CapabilityDefinition",
-    "Report",
-    "check_definitions",
-    "check_schema",
-    "check_types",
-    "find",
-]
+# Triggers of policies and policy types (section 3.5.18).
+
+_INTERVAL = "tosca.datatypes.TimeInterval"
+_ACTIONS = list_of(entities.ACTIVITY)
+
+
+def check_triggers(triggers: Mapping[str, Json], path: Path, document: Document) -> None:
+    """Report what is wrong with triggers, as far as that shows without a topology."""
+    report = document.report
+    for name, content in triggers.items():
+        here = (*path, name)
+        if not content:
+            continue
+        if content.get("event") is None and content.get("event_type") is None:
+            report.wrong("a trigger needs event", here, "add event", code="key-missing")
+        if content.get("schedule") is not None:
+            values.check(content["schedule"], schema(_INTERVAL, document), (*here, "schedule"), report)
+        condition = content.get("condition")
+        _check_period(content.get("period"), (*here, "period"), document)
+        if isinstance(condition, dict):
+            _check_period(condition.get("period"), (*here, "condition", "period"), document)
+        for conditions, where in monitored(content, here, document):
+            for _, clauses, place in assertions(conditions, where):
+                check_clauses(clauses, None, place, document)
+        activities(content, here, document)
+
+
+def monitored(content: Mapping[str, Any], path: Path, document: Document) -> Iterator[tuple[list[Any], Path]]:
+    """Yield the lists of conditions of a trigger (1.3), without their faulty parts, which are reported."""
+    condition = content.get("condition")
+    for key in ("condition", "constraint"):
+        if isinstance(content.get(key), list):
+            yield content[key], (*path, key)
+    if isinstance(condition, dict) and isinstance(condition.get("constraint"), list):
+        where = (*path, "condition", "constraint")
+        conditions = held(condition["constraint"], entities.CONDITIONS, where, document.report)
+        yield ([] if conditions is ABSENT else conditions), where
+
+
+def _check_period(value: Json, path: Path, document: Document) -> None:
+    """Report a period whose text is not a time. A number means seconds."""
+    if not isinstance(value, str):
+        return
+    try:
+        READERS["scalar-unit.time"](value)
+    except ValueError as error:
+        document.report.wrong(f"period {error}", path, code="value")
+
+
+def activities(content: Mapping[str, Any], path: Path, document: Document) -> list[Any]:
+    """Return the activities of a trigger (1.3), without their faulty parts, which are reported; none of other forms."""
+    action = content.get("action")
+    return held(action, _ACTIONS, (*path, "action"), document.report) if isinstance(action, list) else []

@@ -7,16 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.checks.triggers import activities, monitored
-from heat_config_stack.tosca.checks.type_checks import check_definitions
+from heat_config_stack.tosca.checks.type_checks import activities, check_definitions, monitored
 from heat_config_stack.tosca.language import functions, values
 from heat_config_stack.tosca.language.circles import circles, shown_circle
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, definitions
 from heat_config_stack.tosca.language.entities import HOST_NAMES
-from heat_config_stack.tosca.language.functions import Scope
+from heat_config_stack.tosca.language.functions import Scope, Subject, TypeSubject
 from heat_config_stack.tosca.language.grammar import EMPTY
-from heat_config_stack.tosca.language.report import nearest
-from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
+from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
 from heat_config_stack.tosca.topology.filters import assertions, check_clauses
 from heat_config_stack.tosca.topology.service import Group, Node, Policy, Requirement, Service
 from heat_config_stack.tosca.topology.templates import Template
@@ -39,7 +36,9 @@ def check_actions(policy: Policy, service: Service, scope: Scope) -> None:
     """Report actions and filters of triggers that name what is not there (section 3.5.18)."""
     check = _WorkflowCheck("", {}, service, scope)
     targets = [name for name in policy.content.get("targets") or () if name]
-    target = service.nodes.get(targets[0]) or service.groups.get(targets[0]) if len(targets) == 1 else None
+    target: Template | None = None
+    if len(targets) == 1:
+        target = service.nodes.get(targets[0]) or service.groups.get(targets[0])
     for name, trigger in (policy.content.get("triggers") or {}).items():
         path = (*policy.path, "triggers", name)
         check.check_trigger(trigger, target, path)
@@ -49,11 +48,13 @@ class _WorkflowCheck:
     """One workflow, as it is checked."""
 
     def __init__(self, name: str, content: Mapping[str, Any], service: Service, scope: Scope) -> None:
-        self.content, self.service = content, service
+        self.content = content
+        self.service = service
         self.path: Path = (*service.path, "workflows", name)
         self.inlined: list[str] = []
-        inputs = {**(scope.inputs if isinstance(scope.inputs, dict) else {}), **(content.get("inputs") or {})}
-        self.scope = Scope(scope.names, scope.report, None, inputs, scope.templates, None, scope.uses)
+        outer = scope.inputs if isinstance(scope.inputs, dict) else {}
+        inputs = {**outer, **(content.get("inputs") or {})}
+        self.scope = replace(scope.within(None), inputs=inputs)
         self.report = scope.report
 
     def check(self) -> None:
@@ -83,8 +84,9 @@ class _WorkflowCheck:
             self._target(node, (*path, "target_filter", "node"))
         for conditions, where in monitored(trigger, path, self.service.document):
             self._check_conditions(conditions, target, where)
+        inner = self.scope.within(_subject(target))
         for key in ("condition", "constraint"):
-            functions.check(trigger.get(key), (*path, key), replace(self.scope, subject=_subject(target)))
+            functions.check(trigger.get(key), (*path, key), inner)
         action = trigger.get("action")
         if isinstance(action, str) and "." not in action:
             self._check_inline(action, (*path, "action"))
@@ -102,7 +104,10 @@ class _WorkflowCheck:
         if target is None:
             known = [*self.service.nodes, *self.service.groups]
             self.report.wrong(
-                f"there is no node template or group {name}", path, nearest(name, known), code="target-unknown"
+                f"there is no node template or group {name}",
+                path,
+                self.report.nearest(name, known),
+                code="target-unknown",
             )
         return target
 
@@ -120,13 +125,15 @@ class _WorkflowCheck:
         if nodes and all(node.is_known for node in nodes) and name not in known:
             problem = f"{target.name} has no requirement {name}"
             where = (*path, "target_relationship")
-            self.report.wrong(problem, where, nearest(name, sorted(known)), code="relationship-unknown")
+            self.report.wrong(problem, where, self.report.nearest(name, sorted(known)), code="relationship-unknown")
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
+        inner = self.scope.within(_subject(target))
         for name, clauses, where in assertions(content, path):
             definition = self._definition(name, target)
-            check_clauses(clauses, definition.schema if definition else None, where, self.service.document)
-            functions.check(clauses, where, replace(self.scope, subject=_subject(target)))
+            schema = definition.schema if definition else None
+            check_clauses(clauses, schema, where, self.service.document)
+            functions.check(clauses, where, inner)
 
     def _definition(self, name: str, target: Template | None) -> PropertyDefinition | None:
         if target is None or target.type is None:
@@ -150,7 +157,9 @@ class _WorkflowCheck:
         for key in ("on_success", "on_failure"):
             for name, where in _named_steps(step.get(key), (*path, key)):
                 if name not in steps:
-                    self.report.wrong(f"there is no step {name}", where, nearest(name, steps), code="step-unknown")
+                    self.report.wrong(
+                        f"there is no step {name}", where, self.report.nearest(name, steps), code="step-unknown"
+                    )
 
     def _check_host(self, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
         """Report an operation_host that a step with that target cannot have (section 3.5.23)."""
@@ -163,7 +172,7 @@ class _WorkflowCheck:
                 return
             allowed = (*allowed, "a node template", "a node type")
         problem = f"operation_host must be one of {', '.join(allowed)}"
-        self.report.wrong(problem, (*path, "operation_host"), nearest(host, allowed), code="choice")
+        self.report.wrong(problem, (*path, "operation_host"), self.report.nearest(host, allowed), code="choice")
 
     def _check_activity(
         self, activity: Mapping[str, Any], step: Mapping[str, Any], target: Template | None, path: Path
@@ -199,7 +208,10 @@ class _WorkflowCheck:
             self.inlined.append(name)
         elif name:
             self.report.wrong(
-                f"there is no workflow {name}", path, nearest(name, self.service.workflows), code="workflow-unknown"
+                f"there is no workflow {name}",
+                path,
+                self.report.nearest(name, self.service.workflows),
+                code="workflow-unknown",
             )
 
     def _check_call(self, name: str, step: Mapping[str, Any], target: Template | None, path: Path) -> None:
@@ -225,7 +237,11 @@ class _WorkflowCheck:
             operations = owner.interface_operations(interface)
             if operations is not None and operation in operations:
                 return
-            hint = hint or (nearest(operation, operations) if operations else nearest(interface, owner.interfaces))
+            hint = hint or (
+                self.report.nearest(operation, operations)
+                if operations
+                else self.report.nearest(interface, owner.interfaces)
+            )
         self.report.wrong(f"{target.name} has no operation {name}", path, hint, code="operation-unknown")
 
     def _check_relationship_call(
@@ -245,10 +261,10 @@ class _WorkflowCheck:
 
     def _check_order(self, steps: Mapping[str, Any]) -> None:
         """Report steps that follow one another in a circle."""
-        graph = {
-            name: [other for key in ("on_success", "on_failure") for other, _ in _named_steps(step.get(key), ())]
-            for name, step in steps.items()
-        }
+        graph: dict[str, list[str]] = {}
+        for name, step in steps.items():
+            following = [*_named_steps(step.get("on_success"), ()), *_named_steps(step.get("on_failure"), ())]
+            graph[name] = [other for other, _ in following]
         for circle in circles(graph):
             names = shown_circle(circle)
             path = (*self.path, "steps", circle[0])
@@ -263,5 +279,7 @@ def _subject(target: Template | None) -> Subject:
 def _named_steps(value: Any, path: Path) -> Iterator[tuple[str, Path]]:
     if isinstance(value, str):
         yield value, path
-    else:
-        yield from ((name, (*path, index)) for index, name in enumerate(value or ()) if name is not None)
+        return
+    for index, name in enumerate(value or ()):
+        if name is not None:
+            yield name, (*path, index)

@@ -6,7 +6,7 @@ node are a line, in which each needs the one before it; removing them is the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -23,13 +23,12 @@ from heat_config_stack.definition import (
     ResourceDefinition,
     Tree,
     Unresolved,
+    circle,
     requires,
 )
-from heat_config_stack.tosca.compilation.cutting import cut_circles
 from heat_config_stack.tosca.compilation.operations import (
     ORCHESTRATOR,
-    Implemented,
-    Script,
+    Operation,
     Scripts,
     lifecycle,
     machine,
@@ -56,38 +55,45 @@ class Reference(Later):
 
 
 @dataclass
-class Step:
-    """One resource of operations: what makes, and what undoes it."""
+class Pair:
+    """One resource of operations: the operation that makes, and the one that undoes it."""
 
     name: str
     kind: str
     part: Part
     """The node in whose line it is."""
-    of: Part
+    node: Part
     """The node that it is about, and on whose machine it runs."""
-    makes: Implemented | None
-    undoes: Implemented | None
+    makes: Operation | None
+    undoes: Operation | None
     needs: list[str] = field(default_factory=list)
     after: str = ""
     """The resource before it in the line whose run makes this one run again."""
-    script: Script = field(default_factory=Script)
-    inverse: Script = field(default_factory=Script)
 
     @property
-    def first(self) -> Implemented:
+    def first(self) -> Operation:
         """The creating operation, or else the deleting one."""
         found = self.makes or self.undoes
         if found is None:
             raise ValueError(f"{self.name} has no operation")
         return found
 
+    @property
+    def operations(self) -> Iterator[Operation]:
+        """The operations that there are."""
+        for operation in (self.makes, self.undoes):
+            if operation is not None:
+                yield operation
+
 
 class Compiler:
     """Makes the resources of one service."""
 
     def __init__(self, topology: Topology, evaluator: Evaluator, scripts: Scripts) -> None:
-        self.topology, self.evaluator, self.scripts = topology, evaluator, scripts
-        self.lines: dict[str, list[Step]] = {}
+        self.topology = topology
+        self.evaluator = evaluator
+        self.scripts = scripts
+        self.lines: dict[str, list[Pair]] = {}
         """The operations of each node, in their order."""
         self.resources: dict[str, ResourceDefinition] = {}
         self.types: dict[str, str] = {}
@@ -104,22 +110,19 @@ class Compiler:
         for part in self.topology.parts.values():
             self.lines[part.name] = self._line(part)
         for line in self.lines.values():
-            for step in line:
-                for implemented in (step.makes, step.undoes):
-                    if implemented is not None:
-                        key = (id(implemented.subject), implemented.interface.name, implemented.operation.name)
-                        self._places[key] = (step.name, implemented.operation.name)
+            for pair in line:
+                for operation in pair.operations:
+                    self._places[operation.key] = (pair.name, operation.name)
         for part in self.topology.parts.values():
-            for step in self.lines[part.name]:
-                self._prepare(step)
+            for pair in self.lines[part.name]:
+                self._prepare(pair)
         for part in self.topology.parts.values():
             self._node(part)
-        steps = {step.name: step.first for line in self.lines.values() for step in line}
-        cut_circles(self.resources, steps, self.topology)
-        self._for_operations = {
-            resource: {operation: self._irreplaceable(resource, operation, names) for operation, names in asked.items()}
-            for resource, asked in self.evaluator.outputs.items()
-        }
+        operations = {pair.name: pair.first for line in self.lines.values() for pair in line}
+        _cut_circles(self.resources, operations, self.topology)
+        for resource, asked in self.evaluator.outputs.items():
+            needed = {name: self._irreplaceable(resource, name, outputs) for name, outputs in asked.items()}
+            self._for_operations[resource] = needed
 
     def _irreplaceable(self, resource: str, operation: str, names: Iterable[str]) -> list[str]:
         """Return the outputs of an operation that nothing can replace."""
@@ -146,10 +149,15 @@ class Compiler:
         for name, wanted in self.evaluator.outputs.items():
             found = self.resources.get(name)
             if found is not None and self.types[name] == OPERATION:
-                asked: dict[str, Tree] = {"outputs": {operation: [*names] for operation, names in wanted.items()}}
-                types = {operation: {key: of for key, of in names.items() if of} for operation, names in wanted.items()}
-                if any(types.values()):
-                    asked["output_types"] = {operation: of for operation, of in types.items() if of}
+                asked: dict[str, Tree] = {"outputs": {}}
+                output_types: dict[str, Tree] = {}
+                for operation, names in wanted.items():
+                    asked["outputs"][operation] = [*names]
+                    types = {output: type_ for output, type_ in names.items() if type_}
+                    if types:
+                        output_types[operation] = types
+                if output_types:
+                    asked["output_types"] = output_types
                 if name in self._for_operations:
                     asked["needed_outputs"] = self._for_operations[name]
                 self.resources[name] = replace(found, properties={**found.properties, **asked})
@@ -157,17 +165,18 @@ class Compiler:
 
     # The line of a node.
 
-    def _line(self, part: Part) -> list[Step]:
+    def _line(self, part: Part) -> list[Pair]:
         """Return the operations of a node in their order (sections 5.8 and 7.2)."""
         own = lifecycle(part)
         sources = [(link, lifecycle(link)) for link in part.links]
         targets = [(link, lifecycle(link)) for link in part.incoming]
-        line: list[Step] = []
+        line: list[Pair] = []
 
-        def add(name: str, kind: str, of: Part, operations: Mapping[str, Implemented], *names: str) -> None:
-            makes, undoes = operations.get(names[0]), operations.get(names[1]) if len(names) > 1 else None
+        def add(name: str, kind: str, of: Part, operations: Mapping[str, Operation], *names: str) -> None:
+            makes = operations.get(names[0])
+            undoes = operations.get(names[1]) if len(names) > 1 else None
             if makes is not None or undoes is not None:
-                line.append(Step(f"{name}.{names[0]}", kind, part, of, makes, undoes))
+                line.append(Pair(f"{name}.{names[0]}", kind, part, of, makes, undoes))
 
         add(part.name, "create", part, own, "create", "delete")
         for when in ("pre", "post"):
@@ -186,23 +195,24 @@ class Compiler:
         self._order(part, line)
         return line
 
-    def _order(self, part: Part, line: list[Step]) -> None:
+    def _order(self, part: Part, line: list[Pair]) -> None:
         """Let each operation of a node need the one before it."""
         before = [part.name] if part.is_compute else self._needed(part)
         after = ""
         added: dict[str, str] = {}
-        for step in line:
-            if step.kind not in ("add", "target_changed"):
-                step.needs, step.after = before, after
-                before = [step.name]
-                after = step.name if step.makes is not None else after
-        for step in line:
-            if step.kind == "add":
-                link = step.name.rpartition(".")[0]
-                step.needs = [added.setdefault(link, step.name)] if link in added else before
-                added[link] = step.name
-            elif step.kind == "target_changed":
-                step.needs = before
+        for pair in line:
+            if pair.kind not in ("add", "target_changed"):
+                pair.needs = before
+                pair.after = after
+                before = [pair.name]
+                after = pair.name if pair.makes is not None else after
+        for pair in line:
+            if pair.kind == "add":
+                link = pair.name.rpartition(".")[0]
+                pair.needs = [added.setdefault(link, pair.name)] if link in added else before
+                added[link] = pair.name
+            elif pair.kind == "target_changed":
+                pair.needs = before
 
     def _needed(self, part: Part) -> list[str]:
         """Return the resources that have to be complete before a node begins (sections 5.8 and 7.2)."""
@@ -216,7 +226,7 @@ class Compiler:
 
     def ready(self, part: Part) -> list[str]:
         """Return the resources that are complete when a node is started."""
-        own = [step.name for step in self.lines.get(part.name, ())] if part.is_compute else []
+        own = [pair.name for pair in self.lines.get(part.name, ())] if part.is_compute else []
         return [part.name, *own]
 
     def _resource_of(self, subject: Subject, interface: str, operation: str) -> tuple[str, str] | None:
@@ -228,22 +238,28 @@ class Compiler:
         place = self._places.get((id(subject), found.name if found else interface, operation))
         if place is not None or found is None:
             return place
-        definition, part = found.operations.get(operation), getattr(subject, "source", subject)
+        definition = found.operations.get(operation)
+        part = getattr(subject, "source", subject)
         is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
         return (part.name, _kept_as(subject, found.name, operation)) if is_kept else None
 
-    def _prepare(self, step: Step) -> None:
-        for implemented, name in ((step.makes, "script"), (step.undoes, "inverse")):
-            if implemented is None:
-                continue
-            try:
-                setattr(step, name, self.scripts.script(implemented))
-            except TooDeep as error:
-                problem = f"values need each other in a circle: {error}"
-                self.topology.wrong(problem, _Owner(step.part.layer), implemented.path, code="function-circle")
-            except Unresolved as error:
-                report = implemented.document.report
-                self.topology.mistakes[report.mistake(str(error), implemented.path, code="function-arguments")] = None
+    def _prepare(self, pair: Pair) -> None:
+        if pair.makes is not None:
+            pair.makes = self._prepared(pair.makes, pair.part.layer)
+        if pair.undoes is not None:
+            pair.undoes = self._prepared(pair.undoes, pair.part.layer)
+
+    def _prepared(self, operation: Operation, layer: Layer) -> Operation:
+        """Return an operation with what is run for it; as it is, with a mistake, where that cannot be evaluated."""
+        try:
+            return self.scripts.prepared(operation)
+        except TooDeep as error:
+            problem = f"values need each other in a circle: {error}"
+            self.topology.wrong(problem, _Owner(layer), operation.path, code="function-circle")
+        except Unresolved as error:
+            report = operation.document.report
+            self.topology.mistakes[report.mistake(str(error), operation.path, code="function-arguments")] = None
+        return operation
 
     # Resources.
 
@@ -253,10 +269,10 @@ class Compiler:
         if part.is_compute:
             self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(self._needed(part))), HOST)
         self._artifacts(part)
-        for step in line:
-            self._operation(step)
+        for pair in line:
+            self._operation(pair)
         if not part.is_compute:
-            needs = [*self._needed(part), *(step.name for step in line)]
+            needs = [*self._needed(part), *(pair.name for pair in line)]
             needs += [name for name in (f"{part.name}.artifacts",) if name in self.resources]
             self.add(ResourceDefinition(part.name, type_, {}, {}, tuple(dict.fromkeys(needs))), NODE)
         host = part.machine
@@ -264,7 +280,7 @@ class Compiler:
             part.name,
             type_,
             host.name if host is not None else "",
-            {step.name: step.kind for step in line},
+            {pair.name: pair.kind for pair in line},
             partial(self._attributes, part),
         )
         for name in self._open_attributes(part):
@@ -294,21 +310,22 @@ class Compiler:
 
     def add(self, resource: ResourceDefinition, type_: str) -> None:
         """Take a resource with the type that the stack knows for it."""
-        self.resources[resource.name], self.types[resource.name] = resource, type_
+        self.resources[resource.name] = resource
+        self.types[resource.name] = type_
 
     def _artifacts(self, part: Part) -> None:
         """Copy artifacts before the first operation of the node."""
-        script = self.scripts.deployed(part)
-        if not script.places:
+        files, places = self.scripts.deployed(part)
+        if not places:
             return
         host = part.machine
         properties = {
             "server": Reference(self._machine(host.name if host is not None else ORCHESTRATOR)),
             "kind": "artifacts",
             "operation": "artifacts",
-            "config": script.config,
-            "trigger": [place["to"] for place in script.places],
-            "places": script.places,
+            "config": {"files": files},
+            "trigger": [place["to"] for place in places],
+            "places": places,
         }
         needs = [part.name] if part.is_compute else self._needed(part)
         self.add(ResourceDefinition(f"{part.name}.artifacts", "artifacts", properties, {}, tuple(needs)), OPERATION)
@@ -319,50 +336,55 @@ class Compiler:
             self.add(ResourceDefinition(ORCHESTRATOR, ORCHESTRATOR, {}), HOST)
         return name
 
-    def _operation(self, step: Step) -> None:
-        script, inverse = step.script, step.inverse
-        server = self._machine(machine(step.first, step.of))
-        trigger: Tree = Attribute(step.after, "run") if step.after else None
-        if step.kind == "target_changed":
-            trigger = self._target(step)
-        around = {**surroundings(step.first, step.of), **inverse.uncompared, **script.uncompared}
+    def _operation(self, pair: Pair) -> None:
+        first = pair.first
+        nothing = Operation(first.subject, first.interface, first.definition)
+        makes = pair.makes or nothing
+        undoes = pair.undoes or nothing
+        server = self._machine(machine(first, pair.node))
+        trigger: Tree = Attribute(pair.after, "run") if pair.after else None
+        if pair.kind == "target_changed":
+            trigger = self._target(pair)
+        around = {**surroundings(first, pair.node), **undoes.uncompared, **makes.uncompared}
+        more = [place for place in undoes.places if place not in makes.places]
         properties: dict[str, Tree] = {
             "server": Reference(server),
-            "kind": step.kind,
-            "operation": step.makes.operation.name if step.makes else "",
-            "inverse": step.undoes.operation.name if step.undoes else "",
-            "config": script.config,
-            "inverse_config": inverse.config,
-            "files": {**inverse.files, **script.files},
-            "places": [*script.places, *(place for place in inverse.places if place not in script.places)],
-            "input_values": script.inputs,
-            "inverse_values": Soft(inverse.inputs) if _is_open(inverse.inputs) else inverse.inputs,
-            "surroundings": Soft(around) if _is_open(around) else around,
+            "kind": pair.kind,
+            "operation": pair.makes.name if pair.makes else "",
+            "inverse": pair.undoes.name if pair.undoes else "",
+            "config": makes.config,
+            "inverse_config": undoes.config,
+            "files": {**undoes.files, **makes.files},
+            "places": [*makes.places, *more],
+            "input_values": makes.inputs,
+            "inverse_values": _softened(undoes.inputs),
+            "surroundings": _softened(around),
             "trigger": trigger,
-            "options": {**script.options, **self._options(step)},
+            "options": {**makes.options, **self._options(pair)},
         }
-        needs = [*step.needs]
-        if f"{step.part.name}.artifacts" in self.resources:
-            needs.append(f"{step.part.name}.artifacts")
-        if step.kind == "target_changed":
-            needs += [name for part in self.topology.everything(self._target_of(step)) for name in self.ready(part)]
+        needs = [*pair.needs]
+        if f"{pair.part.name}.artifacts" in self.resources:
+            needs.append(f"{pair.part.name}.artifacts")
+        if pair.kind == "target_changed":
+            for part in self.topology.everything(self._target_of(pair)):
+                needs += self.ready(part)
         kept = {name: value for name, value in properties.items() if value not in (None, {}, [], "")}
-        name = f"{step.first.interface.name}.{step.name.rpartition('.')[2]}"
-        self.add(ResourceDefinition(step.name, name, kept, {}, tuple(dict.fromkeys(needs))), OPERATION)
+        type_ = f"{first.interface.name}.{pair.name.rpartition('.')[2]}"
+        self.add(ResourceDefinition(pair.name, type_, kept, {}, tuple(dict.fromkeys(needs))), OPERATION)
 
-    def _options(self, step: Step) -> dict[str, Json]:
-        metadata = step.part.template.content.get("metadata") or {}
+    def _options(self, pair: Pair) -> dict[str, Json]:
+        metadata = pair.part.template.content.get("metadata") or {}
         options: dict[str, Json] = {"retry": metadata["retry"]} if metadata.get("retry") else {}
         if str(metadata.get("idempotent", "")).lower() == "true":
             options["idempotent"] = True
         return options
 
-    def _target_of(self, step: Step) -> Part:
-        return step.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship
+    def _target_of(self, pair: Pair) -> Part:
+        return pair.first.subject.target  # type: ignore[union-attr]  # it is one of a relationship
 
-    def _target(self, step: Step) -> Tree:
+    def _target(self, pair: Pair) -> Tree:
         """Return a value that changes whenever the target of a relationship does (sections 5.8 and 7.2)."""
-        target = self._target_of(step)
+        target = self._target_of(pair)
         made = [other for part in self.topology.everything(target) for other in self.lines.get(part.name, ())]
         runs = [Attribute(other.name, "run") for other in made if other.makes and other.kind != "target_changed"]
         properties = {}
@@ -373,7 +395,7 @@ class Compiler:
         return {"runs": [run for run in runs if run.resource not in self._added(target)], "properties": properties}
 
     def _added(self, target: Part) -> set[str]:
-        return {step.name for step in self.lines.get(target.name, ()) if step.kind == "add"}
+        return {pair.name for pair in self.lines.get(target.name, ()) if pair.kind == "add"}
 
     def _value_of_property(self, part: Part, name: str) -> Json:
         try:
@@ -397,8 +419,10 @@ class _Owner(Template):
         super().__init__("", {}, layer.service.document, layer.service.path)
 
 
-def _is_open(values: Mapping[str, Tree]) -> bool:
-    return any(True for _ in requires(dict(values))) or any(map(_is_later, values.values()))
+def _softened(values: dict[str, Tree]) -> Tree:
+    """Return values that nothing waits for: those that only a run can know are as they are at the moment."""
+    is_open = any(True for _ in requires(values)) or any(map(_is_later, values.values()))
+    return Soft(values) if is_open else values
 
 
 def _is_later(tree: Tree) -> bool:
@@ -407,3 +431,38 @@ def _is_later(tree: Tree) -> bool:
     if isinstance(tree, list):
         return any(map(_is_later, tree))
     return isinstance(tree, Later)
+
+
+# Inputs that need an operation which comes later: they are null, so that no operations wait for one another.
+
+
+def _cut_circles(
+    resources: dict[str, ResourceDefinition], operations: Mapping[str, Operation], topology: Topology
+) -> None:
+    """Make inputs null that need an operation which needs theirs; other circles are left to validation."""
+    positions = {name: at for at, name in enumerate(resources)}
+    while way := circle(resources):
+        pairs = [*zip(way, [*way[1:], way[0]], strict=True)]
+        able = [(name, needed) for name, needed in pairs if needed not in resources[name].depends_on]
+        able = [(name, needed) for name, needed in able if _is_input(resources[name], needed)]
+        if not able:
+            return
+        name, needed = min(able, key=lambda pair: positions[pair[0]])
+        _cut(resources, name, needed, operations[name], topology)
+
+
+def _is_input(resource: ResourceDefinition, needed: str) -> bool:
+    return any(need.resource == needed for need in requires(resource.properties.get("input_values")))
+
+
+def _cut(
+    resources: dict[str, ResourceDefinition], name: str, needed: str, operation: Operation, topology: Topology
+) -> None:
+    resource = resources[name]
+    values = dict(resource.properties["input_values"])
+    for key, tree in values.items():
+        if any(need.resource == needed for need in requires(tree)):
+            values[key] = None
+            problem = f"the input {key} of {name} is null: it needs {needed}, which comes later"
+            topology.warnings[operation.document.report.mistake(problem, operation.path, code="alone")] = None
+    resources[name] = replace(resource, properties={**resource.properties, "input_values": values})

@@ -22,15 +22,15 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.tosca.checks import conditions
-from heat_config_stack.tosca.compilation.compiler import Compiler
-from heat_config_stack.tosca.compilation.compiler import Step as Operations
-from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operations
+from heat_config_stack.tosca.compilation.compiler import Compiler, Pair
 from heat_config_stack.tosca.compilation.procedures import Weaver
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part
+from heat_config_stack.tosca.evaluation import conditions
+from heat_config_stack.tosca.topology.topology import Layer, Link, MappedOperation, Part, mapped_operations
 
-_CREATING, _DELETING = ("create", "configure", "start"), ("stop", "delete")
-_STARTED, _DELETED = "started", "initial"
+_CREATING = ("create", "configure", "start")
+_DELETING = ("stop", "delete")
+_STARTED = "started"
+_DELETED = "initial"
 
 
 class GeneratedWorkflow:
@@ -40,7 +40,8 @@ class GeneratedWorkflow:
 
     def __init__(self, name: str, compiler: Compiler, layer: Layer) -> None:
         self.name = name
-        self._compiler, self._layer = compiler, layer
+        self._compiler = compiler
+        self._layer = layer
 
     @property
     def description(self) -> str:
@@ -49,7 +50,8 @@ class GeneratedWorkflow:
 
     def plan(self, values: Mapping[str, Json]) -> Plan:  # noqa: ARG002  # it has no inputs
         """Return what it does."""
-        units = [*_units(self._layer.parts.values(), _CREATING if self.name == DEPLOY else _DELETING)]
+        operations = _CREATING if self.name == DEPLOY else _DELETING
+        units = [*_units(self._layer.parts.values(), operations)]
         weaver = Weaver(self._compiler, self._layer)
         works = {unit.part.name: self._work(unit, weaver) for unit in units}
         follows: dict[str, dict[str, None]] = {name: {} for name in works}
@@ -63,7 +65,8 @@ class GeneratedWorkflow:
                     elif needed != unit.part.name:
                         follows[unit.part.name][needed] = None
         names = [*works] if self.name == DEPLOY else [*reversed(works)]
-        return Plan((), Steps({name: Step((works[name],), tuple(follows[name])) for name in names}))
+        steps = {name: Step((works[name],), tuple(follows[name])) for name in names}
+        return Plan((), Steps(steps))
 
     def _needed(self, part: Part) -> Iterator[Part]:
         topology = self._compiler.topology
@@ -82,40 +85,40 @@ class GeneratedWorkflow:
     def _creating(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
         """Yield what creates a node: its own operations and those of its relationships (sections 5.8 and 7.2)."""
         if not unit.mapped:
-            for step in self._compiler.lines.get(unit.part.name, ()):
-                yield from _made(step, weaver)
+            for pair in self._compiler.lines.get(unit.part.name, ()):
+                yield from _made(pair, weaver)
             yield StateChange(unit.part.name, _STARTED)
             return
         around = self._around(unit)
         for name, when in zip(_CREATING, ("pre_", "post_", "add_"), strict=True):
             if name in unit.mapped:
                 yield weaver.mapped(unit.part, unit.mapped[name])
-            for step in around:
-                if step.name.rpartition(".")[2].startswith(when):
-                    yield from _made(step, weaver)
+            for pair in around:
+                if pair.name.rpartition(".")[2].startswith(when):
+                    yield from _made(pair, weaver)
 
     def _deleting(self, unit: _Unit, weaver: Weaver) -> Iterator[Activity]:
         """Yield what deletes a node (sections 5.8 and 7.2)."""
         if not unit.mapped:
-            for step in reversed(self._compiler.lines.get(unit.part.name, ())):
-                yield from _undone(step, weaver)
+            for pair in reversed(self._compiler.lines.get(unit.part.name, ())):
+                yield from _undone(pair, weaver)
             yield StateChange(unit.part.name, _DELETED)
             return
-        for step in reversed(self._around(unit)):
-            yield from _undone(step, weaver)
+        for pair in reversed(self._around(unit)):
+            yield from _undone(pair, weaver)
         for name in _DELETING:
             if name in unit.mapped:
                 yield weaver.mapped(unit.part, unit.mapped[name])
 
-    def _around(self, unit: _Unit) -> list[Operations]:
+    def _around(self, unit: _Unit) -> list[Pair]:
         """Return the operations of relationships between a substituted node and the nodes outside of it."""
         inside = {part.name for part in unit.parts(self._compiler)}
         around = []
         for part in unit.parts(self._compiler):
-            for step in self._compiler.lines.get(part.name, ()):
-                of = step.first.subject
-                if isinstance(of, Link) and not {of.source.name, of.target.name} <= inside:
-                    around.append(step)
+            for pair in self._compiler.lines.get(part.name, ()):
+                subject = pair.first.subject
+                if isinstance(subject, Link) and not {subject.source.name, subject.target.name} <= inside:
+                    around.append(pair)
         return around
 
 
@@ -141,14 +144,14 @@ def _units(parts: Iterable[Part], names: tuple[str, ...]) -> Iterator[_Unit]:
             yield from _units(part.inner.parts.values(), names)
 
 
-def _made(step: Operations, weaver: Weaver) -> Iterator[Activity]:
-    if step.makes is not None and step.kind != "target_changed":
-        yield weaver.delivery(step.makes, step.of)
+def _made(pair: Pair, weaver: Weaver) -> Iterator[Activity]:
+    if pair.makes is not None and pair.kind != "target_changed":
+        yield weaver.delivery(pair.makes, pair.node)
 
 
-def _undone(step: Operations, weaver: Weaver) -> Iterator[Activity]:
-    if step.undoes is not None:
-        yield weaver.delivery(step.undoes, step.of)
+def _undone(pair: Pair, weaver: Weaver) -> Iterator[Activity]:
+    if pair.undoes is not None:
+        yield weaver.delivery(pair.undoes, pair.node)
 
 
 def generated_workflows(compiler: Compiler, layer: Layer) -> dict[str, GeneratedWorkflow]:

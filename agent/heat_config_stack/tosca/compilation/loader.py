@@ -23,22 +23,21 @@ from heat_config_stack.definition import (
     Unresolved,
     limits,
 )
-from heat_config_stack.tosca.checks.inputs import parsed
+from heat_config_stack.tosca.checks.evaluated import check_computed, warn_of_less
 from heat_config_stack.tosca.compilation.compiler import Compiler
 from heat_config_stack.tosca.compilation.generated_workflows import GeneratedWorkflow, generated_workflows
 from heat_config_stack.tosca.compilation.operations import Scripts
 from heat_config_stack.tosca.compilation.procedures import Workflow, triggers, workflows
 from heat_config_stack.tosca.evaluation import sensitive
-from heat_config_stack.tosca.evaluation.computed_properties import check_computed
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, TooDeep
-from heat_config_stack.tosca.evaluation.hosts import warn_of_less
 from heat_config_stack.tosca.evaluation.later import Attribute, is_known, static
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.documents import Document, Library
 from heat_config_stack.tosca.files.source import Kept, Source, machine_template
-from heat_config_stack.tosca.language import budget, values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language import values
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition
+from heat_config_stack.tosca.language.values import parsed
 from heat_config_stack.tosca.topology.service import Node, Service
 from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 
@@ -84,7 +83,8 @@ _loaded: list[Definition] = []
 
 def _load(source: Json, identity: Identity) -> Definition:
     kept = Source.from_json(source)
-    files, library = Kept(kept), Library()
+    files = Kept(kept)
+    library = Library()
     document = library.read(files, kept.entry)
     stored = _Stored(kept, library, files, document)
     return define(kept, document, identity, stored.found, Purpose(is_new=False))
@@ -94,7 +94,10 @@ class _Stored:
     """The services that stand in the place of nodes, as they were found when the stack was made."""
 
     def __init__(self, source: Source, library: Library, files: Files, document: Document) -> None:
-        self._source, self._library, self._files, self._document = source, library, files, document
+        self._source = source
+        self._library = library
+        self._files = files
+        self._document = document
 
     def found(self, part: Part) -> tuple[str, Document] | None:
         path = self._source.substitutes.get(part.name)
@@ -125,7 +128,7 @@ def define(
     source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose = USE
 ) -> Definition:
     """Return the definition of a service whose document has no mistakes. Raises `Invalid`."""
-    budget.left.renew()
+    document.report.budget.renew()
     loading = _Loading(source, document, identity, substitutes, purpose)
     if purpose.marks is not None:
         loading.evaluator.address_of = lambda part: Attribute(part.name, "first_address")
@@ -141,8 +144,12 @@ class _Loading:
     def __init__(
         self, source: Source, document: Document, identity: Identity, substitutes: Substitutes, purpose: Purpose
     ) -> None:
-        self.source, self.document, self.identity, self.purpose = source, document, identity, purpose
-        self._substitutes, self._left = substitutes, MOST_SUBSTITUTED
+        self.source = source
+        self.document = document
+        self.identity = identity
+        self.purpose = purpose
+        self._substitutes = substitutes
+        self._left = MOST_SUBSTITUTED
         self.service = Service(document)
         machine = Node("this_machine", machine_template(source.machine), document, ()) if source.machine else None
         self.evaluator = Evaluator(given=source.attributes)
@@ -166,7 +173,8 @@ class _Loading:
         parameters = self._parameters()
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), _conceal(parameters))
-        purpose, marks = self.purpose, self.purpose.marks or {}
+        purpose = self.purpose
+        marks = self.purpose.marks or {}
         layer = self._built({**{name: parameter.value for name, parameter in parameters.items()}, **marks})
         compiler = Compiler(self.topology, self.evaluator, self.scripts)
         compiler.compile()
@@ -225,21 +233,30 @@ class _Loading:
         """Return where the node of a resource stands."""
         if path[:1] != ("resources",) or len(path) < 2:  # the name follows
             return None
-        part = self.topology.parts.get(str(path[1])) or self.topology.parts.get(str(path[1]).partition(".")[0])
+        name = str(path[1])
+        parts = self.topology.parts
+        part = parts.get(name) or parts.get(name.partition(".")[0])
         return part.template.document.report.mistake("", part.template.path, code="kind").place if part else None
 
     # Inputs.
 
     def _parameters(self) -> dict[str, Parameter]:
         """Return the inputs with their values (section 3.8.2)."""
-        inputs, defined = self.source.inputs, self.service.inputs
+        inputs = self.source.inputs
+        defined = self.service.inputs
         for name in inputs:
             if name not in defined:
                 problem = f"the service has no input {name}"
-                self._wrong(problem, (*self.service.path, "inputs"), nearest(name, defined), code="input-unknown")
+                self._wrong(
+                    problem,
+                    (*self.service.path, "inputs"),
+                    self.document.report.nearest(name, defined),
+                    code="input-unknown",
+                )
         parameters = {}
         for name, of in defined.items():
-            value, is_given = _given(inputs.get(name), of), inputs.get(name) is not None
+            value = _given(inputs.get(name), of)
+            is_given = inputs.get(name) is not None
             path = (*self.service.path, "inputs", name)
             if is_given:
                 self._check(value, of, name, path)
@@ -261,7 +278,7 @@ class _Loading:
         return parameters
 
     def _check(self, value: Json, of: PropertyDefinition, name: str, path: Path) -> None:
-        report = Report(None)
+        report = Report(None, self.document.report.budget)
         values.check(value, of.schema, (name,), report)
         for mistake in report.mistakes:
             self._wrong(mistake.problem, path, mistake.hint or f"it was given as --input {name}", code=mistake.code)
@@ -278,7 +295,10 @@ class _Loading:
             inner = part is not None and (part.name == name or (part.type and capability in part.type.capabilities))
             if not inner:
                 self._wrong(
-                    f"--attribute names no node {name}", self.service.path, nearest(name, nodes), code="entity-unknown"
+                    f"--attribute names no node {name}",
+                    self.service.path,
+                    self.document.report.nearest(name, nodes),
+                    code="entity-unknown",
                 )
 
     # Substitution.
@@ -316,7 +336,7 @@ class _Loading:
                     problem, part.template, path, "map a property to it, or give a default", code="open-input"
                 )
             if is_known(value) and value is not None:
-                report = Report(None)
+                report = Report(None, self.document.report.budget)
                 values.check(value, of.schema, (name,), report)
                 for mistake in report.mistakes:
                     self.topology.wrong(

@@ -17,65 +17,26 @@ from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, processor, refusal
-from heat_config_stack.tosca.language.definitions import ArtifactDefinition, Type
-from heat_config_stack.tosca.language.interface_definitions import OperationDefinition
-from heat_config_stack.tosca.language.variables import variable, with_variables
-from heat_config_stack.tosca.topology.templates import Interface
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part, Topology
+from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
+from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
+from heat_config_stack.tosca.topology.topology import CONFIGURE, STANDARD, Layer, Link, Part, Topology
 
-STANDARD = "tosca.interfaces.node.lifecycle.Standard"
-CONFIGURE = "tosca.interfaces.relationship.Configure"
 ORCHESTRATOR = "ORCHESTRATOR"
 
 _ELSEWHERE = "only files of this machine are used"
 _BEGINS = "its path begins at the file that names it"
 
 
-@dataclass(frozen=True)
-class Implemented:
-    """An operation that is implemented, on its node or relationship."""
+@dataclass(frozen=True, eq=False)
+class Operation:
+    """An operation that is implemented, on its node or relationship.
+
+    `Scripts.prepared` returns it with all that is run for it: its files, and the values of its inputs.
+    """
 
     subject: Subject
     interface: Interface
-    operation: OperationDefinition
-
-    @property
-    def implementation(self) -> Mapping[str, Any]:
-        """Its implementation."""
-        found = self.operation.implemented
-        return found.content["implementation"] if found is not None else {}
-
-    @property
-    def document(self) -> Document:
-        """The document that names the implementation: its files are next to that (chapter 13)."""
-        found = self.operation.implemented or self.operation
-        return found.names  # type: ignore[return-value]  # normative types have no implementations
-
-    @property
-    def path(self) -> Path:
-        """The path of the implementation in its document."""
-        return (*(self.operation.implemented or self.operation).path, "implementation")
-
-
-def lifecycle(subject: Subject) -> dict[str, Implemented]:
-    """Return the operations of the normative interface of a node or a relationship that are implemented, by name."""
-    if subject.template.implements_nothing:
-        return {}
-    wanted = STANDARD if isinstance(subject, Part) else CONFIGURE
-    operations: dict[str, Implemented] = {}
-    for interface in subject.template.interfaces.values():
-        type_ = interface.definition.type if interface.definition else None
-        if type_ is not None and wanted in type_.keys:
-            for operation in interface.operations.values():
-                if operation.implemented is not None:
-                    operations.setdefault(operation.name, Implemented(subject, interface, operation))
-    return operations
-
-
-@dataclass
-class Script:
-    """The script of an operation."""
-
+    definition: OperationDefinition
     config: dict[str, Any] = field(default_factory=dict)
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
@@ -86,9 +47,55 @@ class Script:
     places: list[dict[str, Json]] = field(default_factory=list)
     options: dict[str, Json] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        """Its name in its interface."""
+        return self.definition.name
+
+    @property
+    def implementation(self) -> Mapping[str, Any]:
+        """Its implementation."""
+        found = self.definition.implemented
+        return found.content["implementation"] if found is not None else {}
+
+    @property
+    def document(self) -> Document:
+        """The document that names the implementation: its files are next to that (chapter 13)."""
+        found = self.definition.implemented or self.definition
+        return found.names  # type: ignore[return-value]  # normative types have no implementations
+
+    @property
+    def path(self) -> Path:
+        """The path of the implementation in its document."""
+        found = self.definition.implemented or self.definition
+        return (*found.path, "implementation")
+
+    @property
+    def key(self) -> tuple[int, str, str]:
+        """Its identity: the node or relationship, the interface and the name."""
+        return (id(self.subject), self.interface.name, self.name)
+
     def written(self, value: Tree) -> Tree:
         """Return the value of an input as the processor has it: Ansible has types, all others have variables."""
-        return written_out(value) if self.config.get("processor") == "ansible" else as_variable(value)
+        if self.config.get("processor") == "ansible":
+            return written_out(value)
+        return as_variable(value)
+
+
+def lifecycle(subject: Subject) -> dict[str, Operation]:
+    """Return the operations of the normative interface of a node or a relationship that are implemented, by name."""
+    if subject.template.implements_nothing:
+        return {}
+    wanted = STANDARD if isinstance(subject, Part) else CONFIGURE
+    operations: dict[str, Operation] = {}
+    for interface in subject.template.interfaces.values():
+        type_ = interface.definition.type if interface.definition else None
+        if type_ is None or wanted not in type_.keys:
+            continue
+        for definition in interface.operations.values():
+            if definition.implemented is not None:
+                operations.setdefault(definition.name, Operation(subject, interface, definition))
+    return operations
 
 
 @dataclass
@@ -105,43 +112,57 @@ class Scripts:
     _private: dict[str, int] = field(default_factory=dict)
     """Path within the service → the permissions of a file that not everyone may read."""
 
-    def script(self, of: Implemented) -> Script:
-        """Return what is run for an operation."""
-        made = Script()
-        image = self._container(of)
+    def prepared(self, operation: Operation) -> Operation:
+        """Return an operation with all that is run for it; without anything where it cannot be run."""
+        config: dict[str, Any] = {}
+        image = self._container(operation)
         if image is not None:
-            made.config = {"processor": CONTAINER, "container": image, "files": {}}
+            config = {"processor": CONTAINER, "container": image, "files": {}}
         else:
-            primary = self._file(of, of.implementation.get("primary"))
+            primary = self._file(operation, operation.implementation.get("primary"))
             if primary is None:
-                return made
+                return Operation(operation.subject, operation.interface, operation.definition)
             inside, content, processor = primary
-            made.config = {"primary": inside, "processor": processor, "files": {inside: content}}
-        for item in of.implementation.get("dependencies") or ():
-            made.config["files"].update(self._dependency(of, item))
-        if of.implementation.get("timeout") is not None:
-            made.options["timeout"] = of.implementation["timeout"]
-        self._inputs(of, made)
+            config = {"primary": inside, "processor": processor, "files": {inside: content}}
+        for item in operation.implementation.get("dependencies") or ():
+            config["files"].update(self._dependency(operation, item))
+        options: dict[str, Json] = {}
+        if operation.implementation.get("timeout") is not None:
+            options["timeout"] = operation.implementation["timeout"]
+        made = Operation(operation.subject, operation.interface, operation.definition, config, options=options)
+        artifacts = self._evaluate(made)
+        self._add_artifacts(made, artifacts)
         return made
 
-    def _inputs(self, of: Implemented, made: Script) -> None:
+    def _evaluate(self, operation: Operation) -> set[tuple[str, str]]:
+        """Evaluate the inputs of an operation; return the artifacts that they name, with their places."""
         artifacts: set[tuple[str, str]] = set()
-        raw = of.interface.inputs(of.operation.name)
-        layer = of.subject.layer
-        for name, value in raw.items():
-            found = made.written(self.evaluator.value(value, Context(of.subject, layer, None, None, artifacts)))
-            (made.uncompared if is_of_states(found) else made.inputs)[name] = found
-            if isinstance(of.subject, Link):
-                for end, found in self._of_ends(name, value, of.subject, layer):
-                    made.uncompared[end] = made.written(found)
-        made.inputs, made.uncompared = with_variables(made.inputs), with_variables(made.uncompared)
+        inputs: dict[str, Tree] = {}
+        uncompared: dict[str, Tree] = {}
+        layer = operation.subject.layer
+        for name, value in operation.interface.inputs(operation.name).items():
+            context = Context(operation.subject, layer, None, None, artifacts)
+            found = operation.written(self.evaluator.value(value, context))
+            if is_of_states(found):
+                uncompared[name] = found
+            else:
+                inputs[name] = found
+            if isinstance(operation.subject, Link):
+                for end, found in self._of_ends(name, value, operation.subject, layer):
+                    uncompared[end] = operation.written(found)
+        operation.inputs.update(with_variables(inputs))
+        operation.uncompared.update(with_variables(uncompared))
+        return artifacts
+
+    def _add_artifacts(self, operation: Operation, artifacts: set[tuple[str, str]]) -> None:
+        """Add the files of artifacts that the inputs name, and the places that they are copied to."""
         for inside, place in sorted(artifacts):
             known = self._known
             names = [inside] if inside in known else [name for name in known if name.startswith(f"{inside}/")]
-            made.files.update((name, known[name]) for name in names)
+            operation.files.update((name, known[name]) for name in names)
             if place:
                 until, _, to = place.partition(":")
-                made.places += (self._copy(name, to + name.removeprefix(inside), until) for name in names)
+                operation.places.extend(self._copy(name, to + name.removeprefix(inside), until) for name in names)
 
     def _of_ends(self, name: str, value: Json, link: Link, layer: Layer) -> Iterator[tuple[str, Tree]]:
         if uses(value, "TARGET"):
@@ -156,11 +177,13 @@ class Scripts:
         mode = self._private.get(inside)
         return {"file": inside, "to": to, "until": until, **({} if mode is None else {"mode": f"{mode:04o}"})}
 
-    def deployed(self, part: Part) -> Script:
-        """Return the artifacts of a node that are copied to places of their own (chapter 13)."""
-        made = Script()
+    def deployed(self, part: Part) -> tuple[dict[str, Json], list[dict[str, Json]]]:
+        """Return the files of artifacts of a node that are copied to places of their own, and the places (13)."""
+        files: dict[str, Json] = {}
+        places: list[dict[str, Json]] = []
         for artifact in part.template.artifacts.values():
-            to, file = artifact.get("deploy_path"), artifact.get("file")
+            to = artifact.get("deploy_path")
+            file = artifact.get("file")
             if not to or not file or not isinstance(to, str):
                 continue
             document = naming_document(artifact)
@@ -174,9 +197,9 @@ class Scripts:
                 self.topology.warn(problem, part.template, part.template.path, "begin deploy_path with /", code="alone")
                 continue
             inside = self.inside(path)
-            made.config.setdefault("files", {}).update(contents)
-            made.places += (self._copy(name, to + name.removeprefix(inside), "delete") for name in contents)
-        return made
+            files.update(contents)
+            places += (self._copy(name, to + name.removeprefix(inside), "delete") for name in contents)
+        return files, places
 
     # Files.
 
@@ -195,7 +218,7 @@ class Scripts:
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)
 
-    def _file(self, of: Implemented, item: Json) -> tuple[str, Json, str] | None:
+    def _file(self, of: Operation, item: Json) -> tuple[str, Json, str] | None:
         """Return the path, the content and the processor of the file that an implementation runs."""
         if item is None:
             return None
@@ -210,7 +233,7 @@ class Scripts:
             return None
         return self.inside(path), text, self._processor(of, (path, document), type_, content)
 
-    def _dependency(self, of: Implemented, item: Json) -> dict[str, Json]:
+    def _dependency(self, of: Operation, item: Json) -> dict[str, Json]:
         """Return path → content of a file that goes along with a script, or of all files in a folder."""
         if item is None:
             return {}
@@ -229,7 +252,7 @@ class Scripts:
         contents = {self.inside(name): self.content(name, document) for name in document.files.below(path)[:MOST_FILES]}
         return {name: content for name, content in contents.items() if content is not None}
 
-    def _named(self, of: Implemented, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+    def _named(self, of: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
         """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
         artifact: ArtifactDefinition | None = None
         content: Mapping[str, Any] = {"file": item}
@@ -243,7 +266,7 @@ class Scripts:
         named = {key: artifact.get(key) for key in ("file", "repository")}
         return named, artifact.type, naming_document(artifact)
 
-    def _container(self, of: Implemented) -> dict[str, Tree] | None:
+    def _container(self, of: Operation) -> dict[str, Tree] | None:
         """Return the container of an operation that an image implements.
 
         None if no image does. Empty if the image cannot be used; then there is a mistake.
@@ -254,8 +277,8 @@ class Scripts:
         content, type_, document = self._named(of, primary)
         if processor(type_, content, document, None) != CONTAINER:
             return None
-        if not isinstance(of.subject, Part) or of.operation.name != OF_IMAGES:
-            problem, hint = refusal(of.operation.name)
+        if not isinstance(of.subject, Part) or of.name != OF_IMAGES:
+            problem, hint = refusal(of.name)
             self._wrong(of, problem, hint, code="open-tool")
             return {}
         image = containers.image_name(content, document)
@@ -265,10 +288,10 @@ class Scripts:
             return {}
         return containers.container(of.subject, image, self.evaluator)
 
-    def _wrong(self, of: Implemented, problem: str, hint: str, *, code: str) -> None:
+    def _wrong(self, of: Operation, problem: str, hint: str, *, code: str) -> None:
         self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None
 
-    def _missing(self, of: Implemented, name: str, hint: str) -> None:
+    def _missing(self, of: Operation, name: str, hint: str) -> None:
         self._wrong(of, f"there is no file {name}", hint, code="open-artifact")
 
     def content(self, path: str, document: Document) -> Json:
@@ -287,7 +310,7 @@ class Scripts:
                 self._contents[key] = {"base64": base64.b64encode(content).decode()}
         return self._contents[key]
 
-    def _processor(self, of: Implemented, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
+    def _processor(self, of: Operation, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
         """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
         tool = processor(type_, content, document, path)
@@ -309,7 +332,7 @@ def sources(link: Link) -> list[Part]:
     return list(dict.fromkeys(incoming))
 
 
-def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
+def surroundings(of: Operation, node: Part) -> dict[str, Json]:
     """Return what every operation knows of where it stands; `node` is the one that it is about (chapter 13)."""
     subject = of.subject
     variables = {"TOSCA_INTERFACE": of.interface.name}
@@ -326,7 +349,7 @@ def surroundings(of: Implemented, node: Part) -> dict[str, Json]:
     }
 
 
-def machine(of: Implemented, default: Part) -> str:
+def machine(of: Operation, default: Part) -> str:
     """Return the name of the machine that an operation runs on; `default` is the node that it is about."""
     host = of.implementation.get("operation_host")
     if host == ORCHESTRATOR:

@@ -24,18 +24,16 @@ from heat_config_stack.definition.procedures import (
     Steps,
     Work,
 )
-from heat_config_stack.tosca.checks import conditions
-from heat_config_stack.tosca.checks.inputs import check_inputs
 from heat_config_stack.tosca.compilation.compiler import Compiler, Reference
-from heat_config_stack.tosca.compilation.interface_mappings import MappedOperation, mapped_operation
-from heat_config_stack.tosca.compilation.operations import ORCHESTRATOR, Implemented, machine, surroundings
+from heat_config_stack.tosca.compilation.operations import ORCHESTRATOR, Operation, machine, surroundings
+from heat_config_stack.tosca.evaluation import conditions
 from heat_config_stack.tosca.evaluation.evaluation import Context, Subject
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, definitions
 from heat_config_stack.tosca.language.report import Report
-from heat_config_stack.tosca.language.variables import variable, with_variables
+from heat_config_stack.tosca.language.types import PropertyDefinition, definitions
+from heat_config_stack.tosca.language.values import check_inputs
 from heat_config_stack.tosca.topology.service import Group, Policy
-from heat_config_stack.tosca.topology.templates import Interface
-from heat_config_stack.tosca.topology.topology import Layer, Link, Part
+from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
+from heat_config_stack.tosca.topology.topology import Layer, Link, MappedOperation, Part, mapped_operation
 
 MOST = 5000
 """Activities of a workflow at most, with those of the workflows that it inlines."""
@@ -46,7 +44,8 @@ class Workflow:
 
     def __init__(self, name: str, content: Mapping[str, Any], compiler: Compiler, layer: Layer) -> None:
         self.name = name
-        self._compiler, self._layer = compiler, layer
+        self._compiler = compiler
+        self._layer = layer
         self._content = content
 
     @property
@@ -79,7 +78,7 @@ class Workflow:
 
     def plan(self, values: Mapping[str, Json]) -> Plan:
         """Return what it does with some values of its inputs. Raises `Invalid`."""
-        report = Report(None)
+        report = Report(None, self._layer.service.document.report.budget)
         texts = {name: value for name, value in values.items() if isinstance(value, str)}
         chosen = check_inputs(self._inputs, texts, (*self._path, "inputs"), report)
         mistakes = [*report.mistakes, *report.open]
@@ -166,7 +165,9 @@ class Weaver:
     """Makes the plan of one workflow."""
 
     def __init__(self, compiler: Compiler, layer: Layer) -> None:
-        self._compiler, self._layer, self._service = compiler, layer, layer.service
+        self._compiler = compiler
+        self._layer = layer
+        self._service = layer.service
         self._evaluator = compiler.evaluator
         self._left = MOST
 
@@ -200,7 +201,10 @@ class Weaver:
         if name in self._layer.parts:
             return [self._layer.parts[name]]
         group = self._service.groups.get(name or "")
-        return [self._layer.parts[member] for member in group.members if member in self._layer.parts] if group else []
+        if group is None:
+            return []
+        parts = self._layer.parts
+        return [parts[member] for member in group.members if member in parts]
 
     def _steps(self, content: Mapping[str, Any], filters: Mapping[str, tuple[conditions.Combined, ...]]) -> Steps:
         found = {}
@@ -211,14 +215,17 @@ class Weaver:
 
     def _works(self, step: Mapping[str, Any], filters: Mapping[str, tuple[conditions.Combined, ...]]) -> Iterator[Work]:
         activities = [activity for activity in step.get("activities") or () if activity]
-        group = None if step.get("target") in self._layer.parts else self._service.groups.get(step.get("target") or "")
+        target = step.get("target")
+        group = None
+        if target not in self._layer.parts:
+            group = self._service.groups.get(target or "")
         if group is not None:
             own_operations = tuple(self._of_group(_Group(group, self._layer), activities, step))
             if own_operations:
                 yield Work("", conditions.Combined("and", ()), own_operations)
-        if step.get("target") is None:
+        if target is None:
             yield Work("", conditions.Combined("and", ()), tuple(self._activities(activities, step, None)))
-        for part in self._targets(step.get("target")):
+        for part in self._targets(target):
             own = conditions.all_of(step.get("filter"), part, self._evaluator)
             condition = conditions.Combined("and", (*filters.get(part.name, ()), own))
             yield Work(part.name, condition, tuple(self._activities(activities, step, part)))
@@ -248,8 +255,9 @@ class Weaver:
                 yield from self._called(activity["call_operation"], step, part)
 
     def _inline(self, inline: Json) -> Steps:
-        name = inline["workflow"] if isinstance(inline, dict) else inline
-        return self.inlined(name, (inline.get("inputs") if isinstance(inline, dict) else None) or {})
+        if isinstance(inline, dict):
+            return self.inlined(inline["workflow"], inline.get("inputs") or {})
+        return self.inlined(inline, {})
 
     def inlined(self, name: str, assigned: Mapping[str, Tree]) -> Steps:
         """Return the steps of another workflow; its preconditions pass over nodes that do not meet them (7.3)."""
@@ -264,8 +272,10 @@ class Weaver:
 
     def _called(self, called: Json, step: Mapping[str, Any], part: Part) -> Iterator[Delivery | Steps]:
         """Return the operations that a node, or its relationships, have by the name of a call (section 7.3)."""
-        name = called["operation"] if isinstance(called, dict) else called
-        inputs = (called.get("inputs") if isinstance(called, dict) else None) or {}
+        if not isinstance(called, dict):
+            called = {"operation": called}
+        name = called["operation"]
+        inputs = called.get("inputs") or {}
         interface, _, operation = name.rpartition(".")
         relationship = step.get("target_relationship")
         subjects: list[Subject] = [part] if relationship is None else [*part.of_requirement(relationship)]
@@ -277,7 +287,7 @@ class Weaver:
             found = subject.template.interface(interface) if interface else _with_operation(subject, operation)
             definition = found.operations.get(operation) if found else None
             if found is not None and definition is not None and definition.implemented is not None:
-                yield self.delivery(Implemented(subject, found, definition), part, step, inputs)
+                yield self.delivery(Operation(subject, found, definition), part, step, inputs)
 
     def mapped(self, part: Part, of: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})) -> Steps:
         """Return the steps of the workflow that stands for an operation of a substituted node.
@@ -294,7 +304,8 @@ class Weaver:
         for name, definition in own.items():
             if known.get(name) is None and definition.default is None and definition.required:
                 problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
-                path, hint = (*part.template.path, "interfaces"), "give it as an input of the operation"
+                path = (*part.template.path, "interfaces")
+                hint = "give it as an input of the operation"
                 self._compiler.topology.wrong(problem, part.template, path, hint, code="open-input")
         inner = Weaver(self._compiler, part.inner)
         inner._left = self._left  # it is of the same class
@@ -304,37 +315,36 @@ class Weaver:
 
     def delivery(
         self,
-        of: Implemented,
+        of: Operation,
         part: Part,
         step: Mapping[str, Any] = MappingProxyType({}),
         inputs: Mapping[str, Json] = MappingProxyType({}),
     ) -> Delivery:
         """Return an operation as it is carried out once."""
-        script = self._compiler.scripts.script(of)
+        prepared = self._compiler.scripts.prepared(of)
         context = Context(of.subject, self._layer)
-        own = {name: script.written(self._evaluator.value(value, context)) for name, value in inputs.items()}
+        own = {name: prepared.written(self._evaluator.value(value, context)) for name, value in inputs.items()}
         server = self._server(of, part, step.get("operation_host"))
-        operation = of.operation.name
-        place = self._evaluator.resource_of(of.subject, of.interface.name, operation)
-        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, operation)
+        place = self._evaluator.resource_of(of.subject, of.interface.name, of.name)
+        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, of.name)
         names = [*self._evaluator.outputs.get(keeper, {}).get(kept_as, ())]
         properties: dict[str, Tree] = {
             "server": Reference(server),
             "kind": "configure",
-            "operation": operation,
-            "config": script.config,
-            "files": script.files,
-            "places": script.places,
-            "input_values": {**script.inputs, **with_variables(own)},
-            "surroundings": {**surroundings(of, part), **script.uncompared},
-            "outputs": {operation: names} if names else {},
-            "options": script.options,
+            "operation": of.name,
+            "config": prepared.config,
+            "files": prepared.files,
+            "places": prepared.places,
+            "input_values": {**prepared.inputs, **with_variables(own)},
+            "surroundings": {**surroundings(of, part), **prepared.uncompared},
+            "outputs": {of.name: names} if names else {},
+            "options": prepared.options,
         }
         kept = {key: value for key, value in properties.items() if value not in ({}, [], "")}
-        name = f"{of.subject.name}.{of.interface.name}.{operation}"
+        name = f"{of.subject.name}.{of.interface.name}.{of.name}"
         return Delivery(name, kept, keeper, kept_as)
 
-    def _server(self, of: Implemented, part: Part, host: str | None) -> str:
+    def _server(self, of: Operation, part: Part, host: str | None) -> str:
         """Return the machine of an operation: that of a step, which may be a node, goes before its own."""
         end: Part | None = self._layer.parts.get(host or "")
         if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):

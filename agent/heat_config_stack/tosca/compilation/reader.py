@@ -19,8 +19,7 @@ from heat_config_stack.tosca.compilation.operations import lifecycle
 from heat_config_stack.tosca.files.archives import Archive, Disk, Folder
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.source import Recorder, Source, folder_of
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
-from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.service import Node, Service
 from heat_config_stack.tosca.topology.topology import Part
 
@@ -194,7 +193,9 @@ class _Reading:
     def _check_substitutes(self) -> None:
         for name in self._wish.substitutes:
             if name not in self.chosen:
-                raise UsageError(f"--substitute names no node {name}", hint=nearest(name, self.chosen))
+                raise UsageError(
+                    f"--substitute names no node {name}", hint=self.document.report.nearest(name, self.chosen)
+                )
 
     # Substitution.
 

@@ -11,7 +11,7 @@ from heat_config_stack.definition import ROOT, Tree, Unresolved
 from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import is_call
 from heat_config_stack.tosca.topology.topology import Layer, Link, Part, capability_of
 
@@ -115,7 +115,7 @@ class Evaluator:
         if mapped is not NOTHING:
             return mapped
         if part.inner is not None:
-            assigned = ((part.template.content.get("capabilities") or {}).get(capability) or {}).get("properties") or {}
+            assigned = part.template.assigned(capability, "properties")
             inner, its_name = part.layer.topology.inside(part, capability)
             if inner is not part and assigned.get(name) is None:
                 found = self.capability_value(inner, its_name, name)
@@ -172,7 +172,8 @@ class Evaluator:
                 assigned = self.property_value(subject, name)
         definition = attributes.get(name)
         type_ = definition.schema.type if definition is not None else None
-        outputs = [*self._set_by_operations(subject, (*path, name), type_.primitive or "map" if type_ else "")]
+        primitive = type_.primitive or "map" if type_ else ""
+        outputs = [*self._set_by_operations(subject, (*path, name), primitive)]
         if len(outputs) > 1 or assigned is not None:
             self.replaceable.update(output for output in outputs if isinstance(output, Attribute))
         return Computed([*outputs, assigned], _first, "first") if outputs else assigned
@@ -181,12 +182,14 @@ class Evaluator:
         """Yield the outputs of operations that set an attribute (1.3), those of relationships and the last first."""
         ends: list[tuple[Link, str]] = []
         if isinstance(subject, Part):
-            ends = [*((link, "SOURCE") for link in subject.links), *((link, "TARGET") for link in subject.incoming)]
+            ends += [(link, "SOURCE") for link in subject.links]
+            ends += [(link, "TARGET") for link in subject.incoming]
         for owner, keyword in (*ends, (subject, "SELF")):
             for interface, operation in reversed([*owner.template.operations]):
-                outputs = (operation.implemented.content.get("outputs") if operation.implemented else None) or {}
-                outputs = {**outputs, **(operation.content.get("outputs") or {})}
-                for name, place in outputs.items():
+                implemented = operation.implemented or operation
+                inherited = implemented.content.get("outputs") or {}
+                own = operation.content.get("outputs") or {}
+                for name, place in {**inherited, **own}.items():
                     if isinstance(place, list) and (*place,) == (keyword, *path):
                         yield self.output(owner, interface.name, operation.name, name, type_)
 
@@ -220,7 +223,7 @@ class Evaluator:
             inner, its_name = part.layer.topology.inside(part, capability)
             if inner is not part:
                 return self.capability_attribute(inner, its_name, name)
-        content = ((part.template.content.get("capabilities") or {}).get(capability) or {}).get("attributes")
+        content = part.template.assigned(capability, "attributes")
         found = self._assigned(part, content, definition, name, (capability,))
         if found is None and name == "ip_address":
             machine = part.machine
@@ -229,7 +232,8 @@ class Evaluator:
 
     def lookup(self, subject: Subject, names: Sequence[Json], *, is_attribute: bool) -> Tree:
         """Return what `[NAME, key…]` or `[REQUIREMENT or CAPABILITY, NAME, key…]` leads to (chapter 4)."""
-        name, rest = names[0], list(names[1:])
+        name = names[0]
+        rest = list(names[1:])
         if rest and isinstance(subject, Part) and subject.type is not None:
             if name in subject.type.capabilities:
                 value = self._of_capability(subject, name, rest[0], is_attribute=is_attribute)
@@ -292,7 +296,8 @@ class _Once:
     """Refuses to compute a value within itself."""
 
     def __init__(self, busy: set[tuple[object, ...]], key: tuple[object, ...]) -> None:
-        self._busy, self._key = busy, key
+        self._busy = busy
+        self._key = key
 
     def __enter__(self) -> None:
         if self._key in self._busy:
@@ -327,12 +332,11 @@ def _get_attribute(of: Evaluator, arguments: Json, context: Context) -> Tree:
 
 def _get(of: Evaluator, arguments: Json, context: Context, *, is_attribute: bool) -> Tree:
     entity, *names = [of.value(argument, context) for argument in arguments]
-    best: Tree = None
     for subject in of.entities(entity, context):
         found = of.lookup(subject, names, is_attribute=is_attribute)
         if found is not NOTHING and found is not None:
             return found
-    return best
+    return None
 
 
 def _get_operation_output(of: Evaluator, arguments: Json, context: Context) -> Tree:
@@ -348,7 +352,9 @@ def _get_nodes_of_type(of: Evaluator, arguments: Json, context: Context) -> Tree
     name = arguments[0] if isinstance(arguments, list) else arguments
     names = context.subject.template.document if context.subject is not None else context.layer.service.document
     type_ = names.find("node_types", name) or context.layer.service.document.find("node_types", name)
-    return [part.id for part in of.parts() if type_ is not None and part.type is not None and part.type.is_a(type_)]
+    if type_ is None:
+        return []
+    return [part.id for part in of.parts() if part.type is not None and part.type.is_a(type_)]
 
 
 def _get_artifact(of: Evaluator, arguments: Json, context: Context) -> Tree:
@@ -378,19 +384,22 @@ def _concat(of: Evaluator, arguments: Json, context: Context) -> Tree:
     return computed(of.value(arguments, context), lambda values: "".join(map(as_text, values)), "concat")
 
 
-def _join(of: Evaluator, arguments: Json, context: Context) -> Tree:
+def _join(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     def compute(values: Json) -> Json:
-        items, delimiter = values[0], as_text(values[1]) if len(values) > 1 else ""
+        items = values[0]
+        delimiter = as_text(values[1]) if len(values) > 1 else ""
         if not isinstance(items, list):
             raise Unresolved("join needs a list of values")
         return delimiter.join(map(as_text, items))
 
-    return computed(of.value(arguments, context), compute, "join")
+    return computed(evaluator.value(arguments, context), compute, "join")
 
 
 def _token(of: Evaluator, arguments: Json, context: Context) -> Tree:
     def compute(values: Json) -> Json:
-        text, characters, index = as_text(values[0]), as_text(values[1]), values[2]
+        text = as_text(values[0])
+        characters = as_text(values[1])
+        index = values[2]
         parts = re.split(f"[{re.escape(characters)}]", text) if characters else [text]
         if not isinstance(index, int) or not 0 <= index < len(parts):
             raise Unresolved(f"token finds no part {index} in a text of {len(parts)}")

@@ -13,7 +13,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Parameter, Unresolved
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, Subject, TooDeep
 from heat_config_stack.tosca.evaluation.later import static
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema
+from heat_config_stack.tosca.language.types import PropertyDefinition, Schema
 from heat_config_stack.tosca.topology.topology import Topology
 
 _CREDENTIAL = "tosca.datatypes.Credential"

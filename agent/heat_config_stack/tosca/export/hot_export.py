@@ -14,7 +14,7 @@ from heat_config_stack.definition import HOST, ROOT, Definition, ResourceDefinit
 from heat_config_stack.tosca.compilation.reader import Exported
 from heat_config_stack.tosca.evaluation.later import Attribute, Soft, is_known
 from heat_config_stack.tosca.export.hot_values import Marks, NotExpressible, Writer
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.types import PropertyDefinition
 
 VERSION = "2021-04-16"
 
@@ -207,7 +207,8 @@ class _Template:
     """The resources and outputs of a definition, in HOT."""
 
     def __init__(self, definition: Definition, *, deployed: bool) -> None:
-        self._definition, self._deployed = definition, deployed
+        self._definition = definition
+        self._deployed = deployed
         self.resources = [*definition.resources]
         self.parameters: dict[str, dict[str, Json]] = {}
         self.writers: dict[str, Writer] = {}

@@ -157,7 +157,8 @@ class Marks:
             if marked != real:
                 self._blame(())
             return real
-        resolved, template = marked, marked
+        resolved = marked
+        template = marked
         for name in names:
             mark = self.given[name]
             text = mark if isinstance(mark, str) else str(mark)

@@ -16,7 +16,8 @@ from typing import Any, Dict, List, Tuple
 
 OPERATION: Dict[str, Any] = {}
 
-INPUTS, SURROUNDINGS = "tosca_inputs", "tosca_surroundings"
+INPUTS = "tosca_inputs"
+SURROUNDINGS = "tosca_surroundings"
 
 
 def variables(values: Dict[str, Any]) -> Dict[str, str]:
@@ -68,7 +69,8 @@ def command(step: Dict[str, str], path: str, folder: str) -> Tuple[List[str], Di
     """Return the command for the file of a step, and further variables for it."""
     names = OPERATION["outputs"]
     if step["processor"] == "python":
-        runner, arguments = os.path.join(folder, "run.py"), os.path.join(folder, "arguments.json")
+        runner = os.path.join(folder, "run.py")
+        arguments = os.path.join(folder, "arguments.json")
         write(runner, OPERATION["python"].encode())
         write(arguments, json.dumps({"names": names, "folder": folder}).encode())
         return [sys.executable or "python3", "-u", runner, arguments, path], {}
@@ -85,7 +87,8 @@ def command(step: Dict[str, str], path: str, folder: str) -> Tuple[List[str], Di
 
 def run(step: Dict[str, str], place: str, environment: Dict[str, str]) -> Tuple[int, Dict[str, bytes]]:
     """Run a step, and return its exit code and its outputs."""
-    path, folder = os.path.join(place, "files", step["primary"]), os.path.join(place, "out")
+    path = os.path.join(place, "files", step["primary"])
+    folder = os.path.join(place, "out")
     if not os.path.isdir(folder):
         os.mkdir(folder, 0o700)
     argv, more = command(step, path, folder)
@@ -114,7 +117,8 @@ UMASK: List[int] = []
 def copy(place: str) -> None:
     """Copy files to the paths that want them, with the permissions that their users need."""
     for each in OPERATION.get("places") or ():
-        path, content = placed(each["to"], place), content_of(OPERATION["files"][each["file"]])
+        path = placed(each["to"], place)
+        content = content_of(OPERATION["files"][each["file"]])
         mode = int(each["mode"], 8) if each.get("mode") else 0o644 & ~UMASK[0]
         if content.startswith((b"#!", b"\x7fELF")):
             mode |= 0o100 | (mode & 0o444) >> 2
@@ -142,7 +146,8 @@ def take_away(place: str, action: str) -> None:
 
 def carry_out(place: str) -> int:
     """Run all steps, up to the first that fails; return the exit code."""
-    action, folder = os.environ.get("deploy_action", ""), os.path.join(place, "files")
+    action = os.environ.get("deploy_action", "")
+    folder = os.path.join(place, "files")
     os.mkdir(folder, 0o700)
     for name, content in OPERATION["files"].items():
         write(os.path.join(folder, name), content_of(content))

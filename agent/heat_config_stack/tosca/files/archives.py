@@ -33,7 +33,8 @@ class Refused(Exception):  # noqa: N818  # it is the archive that is
 
     def __init__(self, code: str, problem: str, hint: str = "") -> None:
         super().__init__(problem)
-        self.code, self.hint = code, hint
+        self.code = code
+        self.hint = hint
 
 
 class Files(Protocol):
@@ -90,7 +91,9 @@ class Chosen(Disk):
 
     def __init__(self, allows: Callable[[str], bool], content: Callable[[str], bytes], *, has_archives: bool) -> None:
         """Take what says whether a path may be read, and what reads it."""
-        self._allows, self._content, self.has_archives = allows, content, has_archives
+        self._allows = allows
+        self._content = content
+        self.has_archives = has_archives
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""
@@ -316,11 +319,6 @@ def _first_block(text: str) -> dict[str, str]:
         name = name.strip()
         block[name] = value.strip()
     return block
-
-
-def is_archive(content: bytes) -> bool:
-    """Return whether a file that begins like this is a zip file."""
-    return content[:4] in {b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"}
 
 
 def local_path(name: str, base: str, folder: str = "") -> str:

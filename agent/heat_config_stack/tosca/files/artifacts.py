@@ -10,9 +10,8 @@ from heat_config_stack.tosca.files.archives import local_path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, lacking, processor, refusal
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import ArtifactDefinition
 from heat_config_stack.tosca.language.grammar import EMPTY, Short
-from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import ArtifactDefinition
 
 MOST_FILES = 1000
 """The most files of a folder that go along with an operation."""
@@ -25,7 +24,8 @@ def check_artifact(artifact: ArtifactDefinition, content: Mapping[str, Json], do
     """Report what is wrong with an artifact of a type or a template."""
     if content is EMPTY:
         return
-    report, path = document.report, artifact.path
+    report = document.report
+    path = artifact.path
     if content.get("type") is not None:
         _check_type(content["type"], path, document)
     elif artifact.parent is None and not isinstance(content, Short):
@@ -51,7 +51,7 @@ def _is_image(artifact: ArtifactDefinition) -> bool:
 
 def _check_type(name: str, path: Path, document: Document) -> None:
     if document.find("artifact_types", name) is None:
-        hint = nearest(name, document.known("artifact_types"))
+        hint = document.report.nearest(name, document.known("artifact_types"))
         document.report.wrong(f"there is no artifact type {name}", (*path, "type"), hint, code="type-unknown")
 
 
@@ -59,7 +59,7 @@ def _check_repository(content: Mapping[str, Json], path: Path, document: Documen
     """Report an unknown repository; return whether the file can be looked for."""
     name = content.get("repository")
     if name is not None and document.repository(name) is None:
-        hint = nearest(name, document.content.get("repositories") or {})
+        hint = document.report.nearest(name, document.content.get("repositories") or {})
         document.report.wrong(f"there is no repository {name}", (*path, "repository"), hint, code="repository-unknown")
         return False
     return True
@@ -67,7 +67,8 @@ def _check_repository(content: Mapping[str, Json], path: Path, document: Documen
 
 def file_path(content: Mapping[str, Json], document: Document) -> str | None:
     """Return the path of an artifact's file among the files of its document; None where it is not on this machine."""
-    name, folder = content["file"], ""
+    name = content["file"]
+    folder = ""
     if content.get("repository") is not None:
         folder = str((document.repository(content["repository"]) or {}).get("url") or "")
         if folder:
@@ -101,7 +102,8 @@ def check_file(content: Mapping[str, Json], path: Path, document: Document, *, m
             problem = f"{content['file']} is a folder"
             hint = "name the file to run"
             if may_be_folder:
-                problem, hint = f"{problem} of {len(names):,} files", f"pack it: a folder has at most {MOST_FILES:,}"
+                problem = f"{problem} of {len(names):,} files"
+                hint = f"pack it: a folder has at most {MOST_FILES:,}"
             document.report.leave_open(problem, path, hint, code="open-artifact")
             return
         document.report.leave_open(problem, path, "its path begins at the file that names it", code="open-artifact")
@@ -146,9 +148,11 @@ def _check_tool(
     if isinstance(primary, str):
         artifact = artifacts.get(primary)
         if artifact is None:
-            content, type_ = {"file": primary}, None
+            content = {"file": primary}
+            type_ = None
         else:
-            content, type_ = {"file": artifact.get("file"), "repository": artifact.get("repository")}, artifact.type
+            content = {"file": artifact.get("file"), "repository": artifact.get("repository")}
+            type_ = artifact.type
             names = artifact.names if isinstance(artifact.names, Document) else document
     elif primary is not None:
         content = primary

@@ -11,20 +11,19 @@ from heat_config_agent.diagnostics.text import Text
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.tosca.files.archives import Files, local_path
-from heat_config_stack.tosca.language import budget, entities
-from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language import entities
+from heat_config_stack.tosca.language.budget import NAMES, Budget
 from heat_config_stack.tosca.language.grammar import ABSENT, held
 from heat_config_stack.tosca.language.primitives import version as version_value
-from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.text import tosca_text
-from heat_config_stack.tosca.language.types import SECTIONS, DefinedType
-from heat_config_stack.tosca.language.versions import NAMES, SHORT, VERSIONS
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSION_OF, VERSIONS, tosca_text
+from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
 from heat_config_stack.tosca.profiles import Profile, is_normative, profile
 
 VERSION = "tosca_definitions_version"
 
 
-class Document:
+class Document(Namespace):
     """One document and what it imports."""
 
     def __init__(self, file: str, path: str, files: Files) -> None:
@@ -55,7 +54,7 @@ class Document:
         if section not in self._own:
             defined = self.content.get(section) or {}
             self._own[section] = {
-                name: DefinedType(section, name, of, self, is_normative=is_normative(section, name))
+                name: Type(section, name, of, self, is_normative=is_normative(section, name))
                 for name, of in defined.items()
             }
         return self._own[section]
@@ -167,6 +166,8 @@ class Library:
     """The documents that have been read, so that each is read once."""
 
     def __init__(self) -> None:
+        self.budget = Budget()
+        """The budget of the file that is read next, with all that it imports."""
         self._documents: dict[tuple[int, str, str], Document] = {}
         self._reading: list[Document] = []
 
@@ -201,7 +202,7 @@ class Library:
         except Invalid as invalid:
             document.report.mistakes.update(dict.fromkeys(invalid.mistakes))
             return
-        report = document.report = Report(text)
+        report = document.report = Report(text, self.budget)
         report.mistakes.update(dict.fromkeys(text.mistakes))
         if not isinstance(text.value, dict):
             if not text.mistakes:
@@ -229,19 +230,21 @@ class Library:
         if isinstance(item, dict) and len(item) == 1:
             ((name, inner),) = item.items()
             if name not in entities.IMPORT.entity.keys and isinstance(inner, str | dict):  # type: ignore[union-attr]
-                item, path = inner, (*path, name)
+                item = inner
+                path = (*path, name)
         content = held(item, entities.IMPORT, path, report)
         if content is ABSENT or content.get("file") is None:
             return
-        name, folder = content["file"], ""
+        name = content["file"]
+        folder = ""
         if content.get("repository") is not None:
             repository = document.repository(content["repository"])
             if repository is None:
-                known = nearest(content["repository"], document.content.get("repositories") or {})
+                known = report.nearest(content["repository"], document.content.get("repositories") or {})
                 report.wrong(f"there is no repository {content['repository']}", path, known, code="repository-unknown")
                 return
             folder = str(repository.get("url") or "")
-        url = name if "://" in name else folder if "://" in folder else ""
+        url = next((text for text in (name, folder) if "://" in text), "")
         if url and not url.startswith("file://"):
             problem = f"{url} is not fetched: only files of this machine are read"
             report.wrong(problem, path, "keep a copy of it here, and import that", code="import-unread")
@@ -260,9 +263,9 @@ class Library:
             problem = f"cannot read {name}: {reason}"
             report.wrong(problem, path, "its path begins at the file that names it", code="import-missing")
             return
-        budget.left.names -= sum(len(imported.visible(section)) for section in SECTIONS)
-        if budget.left.names < 0:
-            problem = f"the imports bring over {budget.NAMES:,} names of types"
+        self.budget.names -= sum(len(imported.visible(section)) for section in SECTIONS)
+        if self.budget.names < 0:
+            problem = f"the imports bring over {NAMES:,} names of types"
             report.wrong(problem, path, "import fewer files, or with fewer prefixes", code="depth")
             return
         document.add_import(prefix, imported, path)
@@ -271,7 +274,7 @@ class Library:
 def _version(text: Text, inherited: str, report: Report) -> str:
     """Return the version that a document names (section 3.1)."""
     content: Mapping[str, Json] = text.value
-    hint = f"begin with {VERSION}: {SHORT[-1]}"
+    hint = f"begin with {VERSION}: {SHORT_NAMES[-1]}"
     if content.get(VERSION) is None:
         if inherited:
             report.warn(f"it has no {VERSION}: that of the importing file is used", (), hint, code="import-version")
@@ -281,10 +284,10 @@ def _version(text: Text, inherited: str, report: Report) -> str:
     if next(iter(content)) != VERSION:
         report.wrong(f"{VERSION} has to be the first key", (VERSION,), hint, code="version-not-first")
     name = content[VERSION]
-    version = NAMES.get(name) if isinstance(name, str) else None
+    version = VERSION_OF.get(name) if isinstance(name, str) else None
     if version is None:
         report.wrong(
-            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT)}", code="version-unknown"
+            f"{_shown(name)} is not supported", (VERSION,), f"write {', '.join(SHORT_NAMES)}", code="version-unknown"
         )
         return inherited or VERSIONS[-1]
     return version

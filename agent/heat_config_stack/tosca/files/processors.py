@@ -11,7 +11,7 @@ import heat_config_hooks
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import needs, programs
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import Type
+from heat_config_stack.tosca.language.types import Type
 
 EXECUTABLE = "executable"
 CONTAINER = "container"

@@ -58,7 +58,9 @@ class Kept:
     """The files of a source, in place of those on disk (`archives.Files`)."""
 
     def __init__(self, source: Source) -> None:
-        self._files, self._shown, self._modes = source.files, source.shown, source.modes
+        self._files = source.files
+        self._shown = source.shown
+        self._modes = source.modes
 
     def read(self, path: str) -> bytes:
         """Return the content of a file. Raises `OSError`."""

@@ -26,6 +26,7 @@ class Budget:
     """The remaining budget for one file."""
 
     def __init__(self) -> None:
+        """Begin with the whole budget."""
         self.renew()
 
     def renew(self) -> None:
@@ -36,7 +37,5 @@ class Budget:
         """True if the file has a mistake that says that its patterns take too long."""
         self.matches = MATCHES
         self.names = NAMES
-
-
-left = Budget()
-"""The remaining budget of the file that is being checked: there is one at a time."""
+        self.misspelt: dict[str, str] = {}
+        """The hints for names that are nearly those of functions."""

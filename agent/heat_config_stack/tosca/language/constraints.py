@@ -14,9 +14,9 @@ from typing import Any
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import limits
 from heat_config_stack.definition.patterns import compiled
-from heat_config_stack.tosca.language import budget
+from heat_config_stack.tosca.language.budget import PATTERN_SECONDS, SLOW_PATTERN, Budget
 from heat_config_stack.tosca.language.primitives import READERS, UNBOUNDED, UNITS
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import written
 
 _ORDERED = frozenset({"integer", "float", "timestamp", "string", "version", *UNITS})
@@ -45,15 +45,16 @@ class Clause:
     primitive: str
     """The primitive type of the values that it is for; nothing for those of complex types."""
 
-    def is_met(self, value: Json) -> bool:
+    def is_met(self, value: Json, budget: Budget) -> bool:
         """Return whether a value meets it. Raises `ValueError` for a value of another type, or one that takes long."""
-        operator, argument = self.operator, self.argument
+        operator = self.operator
+        argument = self.argument
         if operator == "schema":
             return True
         if operator in _LENGTHS:
             return _LENGTHS[operator](len(value), argument)
         if operator == "pattern":
-            return _matches(argument, value)
+            return _matches(argument, value, budget)
         read = _reader(self.primitive)
         if operator == "equal":
             return bool(read(value) == read(argument))
@@ -91,26 +92,26 @@ class SlowPattern(ValueError):  # noqa: N818  # the name says it
     """A pattern takes too long to be held against a value, alone or together with others of the file."""
 
 
-def _matches(pattern: str, value: str) -> bool:
+def _matches(pattern: str, value: str, budget: Budget) -> bool:
     """Return whether a pattern matches all of a text. Raises `SlowPattern` if that takes too long.
 
     What counts is the time of the processor: on a busy machine, a match may be held up for long. So a match that ran
     out of time without having used it gets that time once more.
     """
     for _ in range(2):
-        if budget.left.pattern_seconds <= 0:
+        if budget.pattern_seconds <= 0:
             break
         start = time.process_time()
         try:
-            return limits.within(budget.left.pattern_seconds, lambda: compiled(pattern).fullmatch(value) is not None)
+            return limits.within(budget.pattern_seconds, lambda: compiled(pattern).fullmatch(value) is not None)
         except limits.TooMuch:
             pass
         finally:
             used = time.process_time() - start
-            if used > budget.SLOW_PATTERN:
-                budget.left.pattern_seconds -= used
-    budget.left.pattern_seconds = 0
-    raise SlowPattern(f"its patterns take over {budget.PATTERN_SECONDS:g} s")
+            if used > SLOW_PATTERN:
+                budget.pattern_seconds -= used
+    budget.pattern_seconds = 0
+    raise SlowPattern(f"its patterns take over {PATTERN_SECONDS:g} s")
 
 
 def clauses(content: Sequence[Json], primitive: str, *, is_complex: bool) -> tuple[Clause, ...]:
@@ -135,7 +136,7 @@ def _parsed(item: Json) -> tuple[str, Json, Any]:
         return "", None, ("a constraint has one operator", "write each as an entry of its own")
     ((operator, argument),) = item.items()
     if operator not in OPERATORS:
-        return operator, argument, (f"there is no constraint {operator}", nearest(operator, OPERATORS))
+        return operator, argument, (f"there is no constraint {operator}", "")
     return operator, argument, _malformed(operator, argument)
 
 
@@ -247,7 +248,8 @@ def check_clause(
     operator, argument, problem = _parsed(item)
     here = (*path, operator) if isinstance(item, dict) and len(item) == 1 else path
     if problem:
-        report.wrong(problem[0], here, problem[1], code="constraint-bad")
+        hint = report.nearest(operator, OPERATORS) if operator and operator not in OPERATORS else problem[1]
+        report.wrong(problem[0], here, hint, code="constraint-bad")
         return None
     is_known = primitive is not None or is_complex
     unfit = _unfit(operator, argument, primitive or "", is_complex=is_complex) if is_known else ""

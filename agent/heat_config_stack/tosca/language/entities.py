@@ -79,7 +79,9 @@ _property = _attribute | {
 _valued = _property | {"value": ANY}
 PROPERTY = entity("a property", _valued, short="value", since=_keyed | _since("1.3", "value"))
 PARAMETER = entity("a parameter", _valued, since=_keyed)
-PROPERTIES, ATTRIBUTES, PARAMETERS = map_of(PROPERTY), map_of(ATTRIBUTE), map_of(PARAMETER)
+PROPERTIES = map_of(PROPERTY)
+ATTRIBUTES = map_of(ATTRIBUTE)
+PARAMETERS = map_of(PARAMETER)
 
 _clauses = either(str=ANY, dict=ANY, list=ANY)
 _filter_properties = named(ANY)

@@ -2,32 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language.circles import circles, shown_circle
 from heat_config_stack.tosca.language.constraints import FUNCTIONS
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Names, PropertyDefinition, Type
 from heat_config_stack.tosca.language.primitives import kind_of
-from heat_config_stack.tosca.language.report import Report, nearest
-from heat_config_stack.tosca.language.subjects import Subject, TypeSubject
-from heat_config_stack.tosca.language.value_paths import wrong_step
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Namespace, PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.values import is_call
 
-SELF, SOURCE, TARGET, HOST = "SELF", "SOURCE", "TARGET", "HOST"
+SELF = "SELF"
+SOURCE = "SOURCE"
+TARGET = "TARGET"
+HOST = "HOST"
 
 Holder = tuple[object, ...]
 """The holder of a value: a template or a type, perhaps a capability, and a property or an attribute."""
+
+
+_LISTS = frozenset({"list", "range"})
+_TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})
+
+
+class Subject(Protocol):
+    """A template, or a type in the place of all templates that are of it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def kind(self) -> str:
+        """`node`, `relationship`, `group` or `policy`."""
+
+    @property
+    def type(self) -> Type | None:
+        """Its type; None where that is unknown."""
+
+    def interface_operations(self, interface: str) -> Collection[str] | None:
+        """Return the names of the operations of an interface; None where it has no such interface."""
+
+    def artifact_names(self) -> Collection[str]:
+        """Return the names of its artifacts."""
+
+    def targets(self, requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+        """Return the templates that fulfil a requirement, each with its capability, as far as known."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSubject:
+    """A type in the place of the templates that are of it."""
+
+    type: Type | None
+    kind: str
+
+    @property
+    def name(self) -> str:
+        """The name of the type."""
+        return self.type.name if self.type else ""
+
+    def interface_operations(self, interface: str) -> Collection[str] | None:
+        """Return the names of the operations of an interface; None where it has no such interface."""
+        found = self.type.interface(interface) if self.type else None
+        return found.operations if found else None
+
+    def artifact_names(self) -> Collection[str]:
+        """Return the names of its artifacts."""
+        return self.type.artifacts if self.type else ()
+
+    def targets(self, _requirement: str, /) -> Iterable[tuple[Subject, CapabilityDefinition | None]]:
+        """Return nothing: each template has its own."""
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The surroundings of a value, which give the names in its functions their meaning."""
 
-    names: Names
+    names: Namespace
     report: Report
     subject: Subject | None = None
     """The meaning of SELF; None if it has none here."""
@@ -39,6 +94,10 @@ class Scope:
     """The holder of the value; None if nothing can refer to it."""
     uses: dict[Holder, dict[Holder, Path]] = field(default_factory=dict)
     """The needs of each value, with the path of the value."""
+
+    def within(self, subject: Subject | None) -> Scope:
+        """Return the scope for the values of a template: there, it is SELF."""
+        return replace(self, subject=subject, holder=None)
 
     def of(self, *holder: object) -> Scope:
         """Return the scope for a value of a property or an attribute."""
@@ -66,17 +125,21 @@ def check(value: Json, path: Path, scope: Scope) -> None:
 
 def _check_spelling(value: Mapping[str, Json], path: Path, scope: Scope) -> None:
     (name,) = value
-    hint = "" if name in FUNCTIONS else _misspelt(name)
+    hint = "" if name in FUNCTIONS else _misspelt(name, scope.report)
     if hint:
         scope.report.warn(f"{name} is not a function: this is a map", (*path, name), hint, code="misspelt")
 
 
-@lru_cache(maxsize=1024)
-def _misspelt(name: str) -> str:
+def _misspelt(name: str, report: Report) -> str:
     if not 4 <= len(name) <= 30:
         return ""
     likely = name.lower().startswith("get") or name.lower() in {"concatenate", "tokens", "tokenize", "joins"}
-    return nearest(name, sorted(FUNCTIONS)) if likely or name.lower() in FUNCTIONS else ""
+    if not likely and name.lower() not in FUNCTIONS:
+        return ""
+    kept = report.budget.misspelt
+    if name not in kept:
+        kept[name] = report.nearest(name, sorted(FUNCTIONS))
+    return kept[name]
 
 
 def _bad(problem: str, hint: str, path: Path, scope: Scope) -> None:
@@ -95,9 +158,12 @@ def _check_get_input(arguments: Json, path: Path, scope: Scope) -> None:
     if not isinstance(name, str):
         _bad(f"needs the name of an input, not {kind_of(arguments)}", "write get_input: NAME", path, scope)
     elif scope.inputs is not None and name not in scope.inputs:
-        scope.report.wrong(f"there is no input {name}", path, nearest(name, scope.inputs), code="input-unknown")
+        scope.report.wrong(
+            f"there is no input {name}", path, scope.report.nearest(name, scope.inputs), code="input-unknown"
+        )
     elif isinstance(scope.inputs, Mapping) and isinstance(arguments, list):
-        _check_steps(PropertyDefinition(name, scope.inputs[name], None, scope.names, ()), arguments[1:], path, scope)
+        definition = PropertyDefinition(name, scope.inputs[name], None, scope.names, ())
+        _check_steps(definition, arguments[1:], path, scope)
 
 
 def _check_get_property(arguments: Json, path: Path, scope: Scope) -> None:
@@ -134,7 +200,8 @@ def check_outputs(content: Mapping[str, Any], path: Path, scope: Scope) -> None:
 
 
 def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
-    name, rest = names[0], names[1:]
+    name = names[0]
+    rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
     is_member = name in type_.capabilities or name in type_.requirements
     if rest and is_member:
@@ -146,7 +213,7 @@ def _check_name(subject: Subject, type_: Type, names: list[Any], path: Path, sco
     else:
         known = [*type_.properties, *type_.capabilities, *type_.requirements]
         known += type_.attributes if has_attributes else ()
-        hint = nearest(name, known)
+        hint = scope.report.nearest(name, known)
         what = "property or attribute" if has_attributes else "property"
         if not has_attributes and name in type_.attributes:
             hint = "it is an attribute: write get_attribute"
@@ -162,19 +229,47 @@ def _use(
 ) -> bool:
     """Check the steps into a value, and note that it is used; return whether there is a value of that name."""
     name = names[0]
-    found = of.properties.get(name) or (of.attributes.get(name) if path[-1] == "get_attribute" else None)
-    if found is None:
+    definition = of.properties.get(name)
+    if definition is None and path[-1] == "get_attribute":
+        definition = of.attributes.get(name)
+    if definition is None:
         return False
     if scope.holder is not None:
-        scope.uses.setdefault(scope.holder, {})[tuple(_key(part) for part in (*holder, name))] = path
-    _check_steps(found, names[1:], path, scope)
+        used = tuple(_key(part) for part in (*holder, name))
+        scope.uses.setdefault(scope.holder, {})[used] = path
+    _check_steps(definition, names[1:], path, scope)
     return True
 
 
 def _check_steps(definition: PropertyDefinition, steps: list[Any], path: Path, scope: Scope) -> None:
-    wrong = wrong_step(definition.schema, steps) if steps else None
+    wrong = _wrong_step(definition.schema, steps, scope.report) if steps else None
     if wrong is not None:
         scope.report.wrong(f"{definition.name} cannot lead there: {wrong[0]}", path, wrong[1], code="name-unknown")
+
+
+def _wrong_step(schema: Schema | None, steps: Sequence[Json], report: Report) -> tuple[str, str] | None:
+    """Return the first step that a value of that schema cannot have, as a problem and a hint; None if there is none."""
+    for step in steps:
+        type_ = schema.type if schema is not None else None
+        if schema is None or type_ is None or type_.is_incomplete:
+            return None
+        if type_.primitive in _LISTS:
+            if not isinstance(step, int) or step < 0:
+                return f"a list has positions from 0, not {step}", "count the entries from 0"
+            schema = schema.entry
+        elif type_.primitive == "map":
+            schema = schema.entry
+        elif type_.primitive:
+            if any(ancestor.name in _TEXT_FORMATS for ancestor in type_.lineage):
+                return None
+            return f"a value of the type {type_.name} has no part {step}", "end before it"
+        elif not type_.properties:  # it says nothing of its values
+            return None
+        elif step not in type_.properties:
+            return f"the type {type_.name} has no property {step}", report.nearest(str(step), type_.properties)
+        else:
+            schema = type_.properties[str(step)].schema
+    return None
 
 
 def _key(part: object) -> object:
@@ -185,7 +280,9 @@ def _key(part: object) -> object:
 
 def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, scope: Scope) -> None:
     """Check a property of a capability, or of what fulfils a requirement (chapter 4)."""
-    member, name, rest = names[0], names[1], names[1:]
+    member = names[0]
+    name = names[1]
+    rest = names[1:]
     has_attributes = path[-1] == "get_attribute"
     capability = type_.capabilities.get(member)
     if capability is not None and capability.type is not None and not capability.type.is_incomplete:
@@ -210,7 +307,7 @@ def _check_member(subject: Subject, type_: Type, names: list[Any], path: Path, s
     if capability is not None:
         known = [*capability.properties, *(capability.attributes if has_attributes else ())]
     problem = f"{member} of {_named(subject)} has no property {name}"
-    scope.report.wrong(problem, path, nearest(name, known), code="name-unknown")
+    scope.report.wrong(problem, path, scope.report.nearest(name, known), code="name-unknown")
 
 
 def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
@@ -233,7 +330,9 @@ def _subject(name: str, path: Path, scope: Scope) -> Subject | None:
     found = scope.templates.get(name)
     if found is None:
         known = [*scope.templates, SELF, SOURCE, TARGET, HOST]
-        scope.report.wrong(f"there is no template {name}", path, nearest(name, known), code="entity-unknown")
+        scope.report.wrong(
+            f"there is no template {name}", path, scope.report.nearest(name, known), code="entity-unknown"
+        )
     return found
 
 
@@ -252,12 +351,12 @@ def _check_get_operation_output(arguments: Json, path: Path, scope: Scope) -> No
         return
     operations = subject.interface_operations(arguments[1])
     if operations is None:
-        hint = nearest(arguments[1], subject.type.interfaces)
+        hint = scope.report.nearest(arguments[1], subject.type.interfaces)
         problem = f"{_named(subject)} has no interface {arguments[1]}"
         scope.report.wrong(problem, path, hint, code="name-unknown")
     elif arguments[2] not in operations:
         problem = f"the interface {arguments[1]} has no operation {arguments[2]}"
-        scope.report.wrong(problem, path, nearest(arguments[2], operations), code="name-unknown")
+        scope.report.wrong(problem, path, scope.report.nearest(arguments[2], operations), code="name-unknown")
 
 
 def _check_get_nodes_of_type(arguments: Json, path: Path, scope: Scope) -> None:
@@ -286,7 +385,7 @@ def _check_get_artifact(arguments: Json, path: Path, scope: Scope) -> None:
         known = subject.artifact_names()
         if arguments[1] not in known:
             problem = f"{_named(subject)} has no artifact {arguments[1]}"
-            scope.report.wrong(problem, path, nearest(arguments[1], known), code="name-unknown")
+            scope.report.wrong(problem, path, scope.report.nearest(arguments[1], known), code="name-unknown")
 
 
 def _check_concat(arguments: Json, path: Path, scope: Scope) -> None:
@@ -344,7 +443,8 @@ _CHECKS: dict[str, Callable[[Json, Path, Scope], None]] = {
 
 def check_circles(scope: Scope, place: Callable[[Holder], Path]) -> None:
     """Report values that need each other in a circle (chapter 4), each circle at its first value."""
-    for circle in circles({holder: list(used) for holder, used in scope.uses.items()}):
+    graph = {holder: list(used) for holder, used in scope.uses.items()}
+    for circle in circles(graph):
         names = shown_circle([str(holder[-1]) for holder in circle])
         first = circle[0]
         scope.report.wrong(f"values need each other in a circle: {names}", place(first), code="function-circle")

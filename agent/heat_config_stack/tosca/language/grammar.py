@@ -11,7 +11,7 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.language import primitives
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.text import written
 
 
@@ -177,7 +177,9 @@ def _scalar(value: Json, kind: Kind, path: Path, report: Report) -> Any:
             return _misfit(value, "text", path, report)
         if value not in kind.words:
             wanted = ", ".join(kind.words)
-            report.wrong(f"{_name(path)} must be one of {wanted}", path, nearest(value, kind.words), code="choice")
+            report.wrong(
+                f"{_name(path)} must be one of {wanted}", path, report.nearest(value, kind.words), code="choice"
+            )
             return ABSENT
     elif form == "version":
         if isinstance(value, dict | list | bool):
@@ -289,48 +291,62 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
 
 def _entity(value: Json, of: Entity, path: Path, report: Report) -> Any:
     if value.__class__ is not dict:
-        if of.short and (value.__class__ is str or of.keys[of.short].form == "any"):
-            if of.short in of.since:
-                report.warn_newer(f"the short form of {of.name} is there", of.since[of.short], path)
-            return Short({of.short: held(value, of.keys[of.short], path, report)})
-        wanted = f"{of.name}: a map" + (" or text" if of.short else "")
-        return _misfit(value, wanted, path, report)
-    changes: dict[str, Any] = {}
-    keys = of.keys
+        return _short_form(value, of, path, report)
     if of.long is not None:
         value = of.long(value)
+    changes: dict[str, Any] = {}
+    keys = of.keys
     for key, inner in value.items():
         kind = keys.get(key)
-        if kind is None:
-            kind = of.others
-            if kind is None:
-                _unknown(key, of, path, report)
-                changes[key] = ABSENT
-                continue
-            if inner is None:
-                _empty(key, (*path, key), report)
-                changes[key] = EMPTY
-                continue
-        elif inner is None:
-            if kind.hint != "null":
-                _empty(key, (*path, key), report)
-                changes[key] = ABSENT
+        if kind is None or inner is None:
+            kept = _unusual(key, inner, of, (*path, key), report)
+        elif kind.form == "any" or (kind.form == "text" and inner.__class__ is str):
             continue
-        form = kind.form
-        if form == "any" or (form == "text" and inner.__class__ is str):
-            continue
-        kept = held(inner, kind, (*path, key), report)
+        else:
+            kept = held(inner, kind, (*path, key), report)
         if kept is not inner:
             changes[key] = kept
-    for key in of.required:
-        if value.get(key) is None:
-            report.wrong(f"{of.name} needs {key}", path, f"add {key}", code="key-missing")
-    if of.exclusive:
-        _check_exclusive(value, of, path, report)
-    for key, version in of.since.items():
-        if key in value:
-            report.warn_newer(f"{of.name} has {key}", version, (*path, key))
+    _check_keys(value, of, path, report)
     return _changed(value, changes)
+
+
+def _short_form(value: Json, of: Entity, path: Path, report: Report) -> Any:
+    """Return the short form of an entity, written out; `ABSENT` where it is none."""
+    if of.short and (value.__class__ is str or of.keys[of.short].form == "any"):
+        if of.short in of.since:
+            report.warn_newer(f"the short form of {of.name} is there", of.since[of.short], path)
+        return Short({of.short: held(value, of.keys[of.short], path, report)})
+    wanted = f"{of.name}: a map" + (" or text" if of.short else "")
+    return _misfit(value, wanted, path, report)
+
+
+def _unusual(key: str, inner: Json, entity: Entity, path: Path, report: Report) -> Any:
+    """Return what an entity keeps under a key that it does not define, or under which nothing stands."""
+    kind = entity.keys.get(key)
+    if kind is not None:
+        if kind.hint == "null":
+            return None
+        _empty(key, path, report)
+        return ABSENT
+    if entity.others is None:
+        report.wrong(f"{entity.name} has no keyname {key}", path, report.nearest(key, entity.keys), code="key-unknown")
+        return ABSENT
+    if inner is None:
+        _empty(key, path, report)
+        return EMPTY
+    return held(inner, entity.others, path, report)
+
+
+def _check_keys(value: Json, entity: Entity, path: Path, report: Report) -> None:
+    """Report keynames that are missing, exclude one another, or are newer than the version of the text."""
+    for key in entity.required:
+        if value.get(key) is None:
+            report.wrong(f"{entity.name} needs {key}", path, f"add {key}", code="key-missing")
+    if entity.exclusive:
+        _check_exclusive(value, entity, path, report)
+    for key, version in entity.since.items():
+        if key in value:
+            report.warn_newer(f"{entity.name} has {key}", version, (*path, key))
 
 
 def _check_exclusive(value: Json, of: Entity, path: Path, report: Report) -> None:
@@ -340,7 +356,3 @@ def _check_exclusive(value: Json, of: Entity, path: Path, report: Report) -> Non
         report.wrong(f"{of.name} has only one of {names}", path, "write each as an entry of its own", code="exclusive")
     elif not there and not value:
         report.wrong(f"{of.name} needs one of {names}", path, code="key-missing")
-
-
-def _unknown(key: str, of: Entity, path: Path, report: Report) -> None:
-    report.wrong(f"{of.name} has no keyname {key}", (*path, key), nearest(key, of.keys), code="key-unknown")

@@ -68,7 +68,9 @@ def kind_of(value: Json) -> str:
         return "a truth value"
     if isinstance(value, int | float):
         return "a number"
-    return "text" if isinstance(value, str) else "a list" if isinstance(value, list) else "a map"
+    if isinstance(value, str):
+        return "text"
+    return "a list" if isinstance(value, list) else "a map"
 
 
 def _string(value: Json) -> str:
@@ -115,13 +117,17 @@ def _moment(text: str) -> Any:
     year, month, day, hour, minute, second, fraction, zone = match.groups()
     try:
         day_ = dt.datetime(int(year), int(month), int(day), tzinfo=dt.timezone.utc)
-        moment = day_.timestamp() + int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
+        moment = day_.timestamp() + int(hour or 0) * 3600
+        moment += int(minute or 0) * 60 + int(second or 0)
     except (ValueError, OverflowError):
         raise ValueError("must be a date that exists") from None
     if zone and zone != "Z":
         digits = zone[1:].replace(":", "").rjust(4, "0") if len(zone) > 3 else f"{int(zone[1:]):02}00"
-        moment -= (int(digits[:2]) * 60 + int(digits[2:])) * (-60 if zone[0] == "-" else 60)
-    return moment + (float(f"0{fraction}") if fraction and fraction != "." else 0.0)
+        minutes = int(digits[:2]) * 60 + int(digits[2:])
+        moment += minutes * (60 if zone[0] == "-" else -60)
+    if fraction and fraction != ".":
+        moment += float(f"0{fraction}")
+    return moment
 
 
 def _null(value: Json) -> None:

@@ -15,8 +15,8 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Path, Place
 from heat_config_hooks.words import MOST
-from heat_config_stack.tosca.language import budget
-from heat_config_stack.tosca.language.versions import SHORT, VERSIONS
+from heat_config_stack.tosca.language.budget import Budget
+from heat_config_stack.tosca.language.text import SHORT_NAMES, VERSIONS
 
 CODES = {
     "text": "yaml depth not-map duplicate",
@@ -44,9 +44,10 @@ _STAGES = {code: stage for stage, codes in CODES.items() for code in codes.split
 class Report:
     """The mistakes, warnings and open points of one text."""
 
-    def __init__(self, text: Text | None) -> None:
+    def __init__(self, text: Text | None, budget: Budget | None = None) -> None:
         """Begin with none. Without a text, for types that are known to be right, nothing is looked up."""
         self._text = text
+        self.budget = budget or Budget()
         self.mistakes: dict[Mistake, None] = {}
         self.warnings: dict[Mistake, None] = {}
         self.open: dict[Mistake, None] = {}
@@ -64,7 +65,7 @@ class Report:
     def warn_newer(self, problem: str, version: str, path: Path) -> None:
         """Record a warning where something is in the text that has come with a version after the one it names."""
         if self.version < version:
-            hint = f"name {SHORT[VERSIONS.index(version)]}"
+            hint = f"name {SHORT_NAMES[VERSIONS.index(version)]}"
             self.warn(f"{problem} since version {version}, and this names {self.version}", path, hint, code="newer")
 
     def leave_open(self, problem: str, path: Path, hint: str = "", *, code: str) -> None:
@@ -75,11 +76,19 @@ class Report:
         """Return the path of the first value that is a name; that of the whole text if there is none."""
         return (_path_in(self._text.value, name) if self._text is not None else None) or ()
 
+    def nearest(self, name: object, known: Iterable[str]) -> str:
+        """Return the hint that a known name may have been meant, or nothing; of many mistakes for the first."""
+        if self.budget.hints <= 0:
+            return ""
+        self.budget.hints -= 1
+        return _nearest(str(name), tuple(islice(known, MOST)))
+
     def mistake(self, problem: str, path: Path, hint: str = "", *, code: str) -> Mistake:
         """Return a mistake at the longest part of the path that is in the text."""
         if self._text is None:
             return Mistake(problem, path, None, hint, _STAGES[code], code)
-        value, depth = self._text.value, 0
+        value = self._text.value
+        depth = 0
         for step in path:
             is_entry = step in value if isinstance(value, dict) else _is_index(step, value)
             if not is_entry:
@@ -104,14 +113,6 @@ def _path_in(value: object, name: str) -> Path | None:
 
 def _is_index(step: str | int, value: object) -> bool:
     return isinstance(value, list) and isinstance(step, int) and step < len(value)
-
-
-def nearest(name: object, known: Iterable[str]) -> str:
-    """Return the hint that a known name may have been meant, or nothing; of a file with many mistakes for the first."""
-    if budget.left.hints <= 0:
-        return ""
-    budget.left.hints -= 1
-    return _nearest(str(name), tuple(islice(known, MOST)))
 
 
 _nearest = lru_cache(maxsize=512)(meant)

@@ -1,4 +1,4 @@
-"""The text of a TOSCA document: YAML 1.2, with the written form of every number (sections 3.1 and 3.9)."""
+"""The text of a TOSCA document: its version, and YAML 1.2 with the written form of every number (3.1 and 3.9)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from heat_config_hooks.yaml_schema import CORE, YAML_1_2
 
 LARGEST = 200_000
 """Values of a document at most, with all that its aliases stand for: each of them may have to be checked."""
+
+
+_PREFIX = "tosca_simple_yaml_"
+_URI = "http://docs.oasis-open.org/tosca/ns/simple/yaml/"
+
+VERSIONS = ("1.0", "1.1", "1.2", "1.3")
+"""From the oldest to the newest."""
+
+VERSION_OF = {name: version for version in VERSIONS for name in (_PREFIX + version.replace(".", "_"), _URI + version)}
+"""The version for each value that `tosca_definitions_version` may have."""
+
+SHORT_NAMES = tuple(_PREFIX + version.replace(".", "_") for version in VERSIONS)
+"""The names that a message shows."""
 
 
 class WrittenInteger(int):

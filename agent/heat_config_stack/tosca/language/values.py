@@ -1,15 +1,15 @@
-"""Values held against their types and constraints (sections 3.2, 3.5.3 and 3.6.6 of the specification)."""
+"""Values held against their types and constraints (sections 3.2, 3.5.3, 3.6.6 and 3.8.2)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.constraints import Clause, SlowPattern, is_function
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.primitives import READERS, json_problem, xml_problem
-from heat_config_stack.tosca.language.report import Report, nearest
+from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.text import json_value
+from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 
 _TEXT_FORMATS = {"tosca.datatypes.json": json_problem, "tosca.datatypes.xml": xml_problem}
 _PORTS = "tosca.datatypes.network.PortSpec"
@@ -38,7 +38,7 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
         if is_function(clause.argument):
             continue
         try:
-            met = clause.is_met(value)
+            met = clause.is_met(value, report.budget)
         except SlowPattern as slow:
             _tell_slow(slow, clause, path, report)
             continue
@@ -50,8 +50,8 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
 
 def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
     """Report that values cannot be held against patterns, once for a file."""
-    if not budget.left.is_slow_told:
-        budget.left.is_slow_told = True
+    if not report.budget.is_slow_told:
+        report.budget.is_slow_told = True
         problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"
         report.wrong(problem, path, "avoid repetitions inside of repetitions", code="constraint")
 
@@ -82,7 +82,8 @@ def _check_format(value: Json, type_: Type, path: Path, report: Report) -> None:
 
 def _check_entries(value: Json, schema: Schema, path: Path, report: Report) -> bool:
     """Report what is wrong with the entries of a list or a map; return whether the rest can be checked."""
-    entry, key = schema.entry, schema.key
+    entry = schema.entry
+    key = schema.key
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for name, item in items:
         if entry is not None:
@@ -124,7 +125,7 @@ def check_properties(
     for name, value in values.items():
         definition = defined.get(name)
         if definition is None:
-            hint = nearest(name, defined)
+            hint = report.nearest(name, defined)
             report.wrong(f"{owner} has no property {name}", (*path, name), hint, code="undeclared")
             continue
         if definition.status in {"deprecated", "unsupported"}:
@@ -150,3 +151,43 @@ def _check_ports(value: Mapping[str, Json], path: Path, report: Report) -> None:
             continue
         if not lower <= port <= upper:
             report.wrong(f"the {name} is not within the {name}_range", (*path, name), code="value")
+
+
+# Values of inputs that someone gives (section 3.8.2).
+
+_JSON = frozenset({"integer", "float", "boolean", "null", "list", "map", "range", ""})
+"""Primitive types whose values are written as JSON on a command line; those of complex types are, too."""
+
+
+def parsed(definition: PropertyDefinition, text: str) -> Json:
+    """Return the value that a text on a command line stands for: JSON, where the type of the input wants no text."""
+    type_ = definition.schema.type
+    if type_ is None or type_.primitive not in _JSON:
+        return text
+    try:
+        return json_value(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def check_inputs(
+    defined: Mapping[str, PropertyDefinition], texts: Mapping[str, str], path: Path, report: Report
+) -> dict[str, Json]:
+    """Return the values of inputs given as text; report invalid inputs, and required ones that have no value yet.
+
+    `path` is that of the section that defines them.
+    """
+    chosen: dict[str, Json] = {}
+    for name, text in texts.items():
+        definition = defined.get(name)
+        if definition is None:
+            report.wrong(f"there is no input {name}", path, report.nearest(name, defined), code="input-unknown")
+            continue
+        chosen[name] = parsed(definition, text)
+        check(chosen[name], definition.schema, (*path, name), report)
+    for name, definition in defined.items():
+        has_value = definition.default is not None or definition.get("value") is not None
+        if definition.required and not has_value and name not in chosen:
+            hint = f"give it: --input {name}=VALUE"
+            report.leave_open(f"the input {name} has no value", (*path, name), hint, code="open-input")
+    return chosen

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_stack.tosca.language import entities
-from heat_config_stack.tosca.language.definitions import Type
 from heat_config_stack.tosca.language.grammar import held
 from heat_config_stack.tosca.language.primitives import READERS
 from heat_config_stack.tosca.language.report import Report
-from heat_config_stack.tosca.language.text import tosca_text
-from heat_config_stack.tosca.language.types import SECTIONS, DefinedType
-from heat_config_stack.tosca.language.versions import VERSIONS
+from heat_config_stack.tosca.language.text import VERSIONS, tosca_text
+from heat_config_stack.tosca.language.types import SECTIONS, Namespace, Type
 
 ALIASES = {
     "node_types": {
@@ -34,7 +32,7 @@ ALIASES = {
 PREFIX = "tosca:"
 
 
-class Profile:
+class Profile(Namespace):
     """The normative types of a version."""
 
     def __init__(self, version: str, content: Mapping[str, Any]) -> None:
@@ -42,9 +40,7 @@ class Profile:
         self.file = f"the normative types of {version}"
         self.report = Report(None)
         self._types: dict[str, dict[str, Type]] = {
-            section: {
-                name: DefinedType(section, name, of, self, is_normative=True) for name, of in content[section].items()
-            }
+            section: {name: Type(section, name, of, self, is_normative=True) for name, of in content[section].items()}
             for section in SECTIONS
         }
         primitives: dict[str, Type] = {name: self._type("data_types", name, {}) for name in READERS}
@@ -52,11 +48,12 @@ class Profile:
         self._short = {section: self._named(section) for section in SECTIONS}
 
     def _type(self, section: str, name: str, content: Mapping[str, Any]) -> Type:
-        return DefinedType(section, name, content, self, is_normative=True)
+        return Type(section, name, content, self, is_normative=True)
 
     def _named(self, section: str) -> dict[str, Type]:
         """Return the types of a section by every name that they have (section 5.2)."""
-        types, begin = self._types[section], SECTIONS[section]
+        types = self._types[section]
+        begin = SECTIONS[section]
         shorter = {name.removeprefix(begin): type_ for name, type_ in types.items()}
         last = {name.rpartition(".")[2]: type_ for name, type_ in types.items() if name not in READERS}
         aliases = {}

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language import functions
+from heat_config_stack.tosca.language.budget import Budget
 from heat_config_stack.tosca.language.constraints import check_clause, is_function
-from heat_config_stack.tosca.language.definitions import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition, Schema, Type
 from heat_config_stack.tosca.topology.service import Node
 
 _IGNORES_CASE = frozenset({"architecture", "type", "distribution"})
@@ -31,7 +32,8 @@ def check_filter(
         name, of = entry
         definition = type_.capabilities.get(name) if type_ else None
         capability = definition.type if definition else document.find("capability_types", name)
-        properties = definition.properties if definition else capability.properties if capability else {}
+        owner = definition or capability
+        properties = owner.properties if owner else {}
         where = (*path, "capabilities", index, name, "properties")
         _check_properties((of or {}).get("properties"), properties, where, document, scope)
 
@@ -103,12 +105,14 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
 
     `values` has the values of the node where they have been evaluated.
     """
-    type_, holder = node.type, values or node
+    type_ = node.type
+    holder = values or node
+    budget = document.report.budget
     if type_ is None:
         return False
     for name, clauses in _entries(content.get("properties")):
         definition = type_.properties.get(name)
-        if definition is not None and not _holds(holder.property_value(name), clauses, definition.schema):
+        if definition is not None and not _holds(holder.property_value(name), clauses, definition.schema, budget):
             return False
     for name, of in _entries(content.get("capabilities")):
         capability = type_.capabilities.get(name)
@@ -126,7 +130,7 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
                 continue
             value = holder.capability_property(capability.name, property_)
             folded = lower and property_ in _IGNORES_CASE
-            if not _holds(value, clauses, definition.schema, folded=folded):
+            if not _holds(value, clauses, definition.schema, budget, folded=folded):
                 return False
     return True
 
@@ -135,7 +139,7 @@ def _entries(content: Any) -> Sequence[tuple[str, Any]]:
     return [entry for entry in content or () if entry is not None]
 
 
-def _holds(value: Json, clauses: Json, schema: Schema, *, folded: bool = False) -> bool:
+def _holds(value: Json, clauses: Json, schema: Schema, budget: Budget, *, folded: bool = False) -> bool:
     if value is None or clauses is None or schema.type is None or is_function(value):
         return True
     for item, _ in _each(clauses, ()):
@@ -146,7 +150,7 @@ def _holds(value: Json, clauses: Json, schema: Schema, *, folded: bool = False) 
         is_complex = not schema.primitive
         clause = check_clause(item, schema.primitive or None, (), Report(None), is_complex=is_complex)
         try:
-            if clause is not None and not is_function(clause.argument) and not clause.is_met(value):
+            if clause is not None and not is_function(clause.argument) and not clause.is_met(value, budget):
                 return False
         except (ValueError, TypeError):
             return False

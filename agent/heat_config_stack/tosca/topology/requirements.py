@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 
 from heat_config_agent.model.positions import Path
-from heat_config_stack.tosca.language import budget
 from heat_config_stack.tosca.language.circles import circles, shown_circle
-from heat_config_stack.tosca.language.definitions import RequirementDefinition, Type
 from heat_config_stack.tosca.language.functions import Scope
 from heat_config_stack.tosca.language.primitives import UNBOUNDED
-from heat_config_stack.tosca.language.report import nearest
+from heat_config_stack.tosca.language.types import RequirementDefinition, Type
 from heat_config_stack.tosca.topology.filters import check_filter, meets
 from heat_config_stack.tosca.topology.service import Node, Requirement, Service
 
@@ -25,7 +23,9 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
         if requirement.definition is None and node.is_known:
             known = node.type.requirements if node.type else {}
             problem = f"{node.name} has no requirement {requirement.name}"
-            scope.report.wrong(problem, requirement.path, nearest(requirement.name, known), code="undeclared")
+            scope.report.wrong(
+                problem, requirement.path, scope.report.nearest(requirement.name, known), code="undeclared"
+            )
         if requirement.content:
             _check_target(requirement, service, scope)
             _check_relationship(requirement, service, scope)
@@ -37,14 +37,16 @@ def check_requirements(node: Node, service: Service, scope: Scope) -> None:
 
 def _check_target(requirement: Requirement, service: Service, scope: Scope) -> None:
     """Report a node or a capability that is unknown, or does not fit the definition (section 3.7.2)."""
-    content, definition = requirement.content, requirement.definition
-    name, path = content.get("node"), (*requirement.path, "node")
+    content = requirement.content
+    definition = requirement.definition
+    name = content.get("node")
+    path = (*requirement.path, "node")
     target = requirement.target
     asked = target.type if target is not None else requirement.node_type
     if name is not None:
         if target is None and asked is None:
             problem = f"there is no node template {name}, nor a node type"
-            known = nearest(name, service.nodes)
+            known = scope.report.nearest(name, service.nodes)
             scope.report.wrong(problem, path, known, code="target-unknown")
         wanted = definition.node if definition is not None else None
         if asked is not None and wanted is not None and not asked.may_be(wanted):
@@ -68,7 +70,7 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
             if offered is None and (is_known or asked is None):
                 known = asked.capabilities if asked else ()
                 problem = f"{name} is neither a capability of the target nor a capability type"
-                scope.report.wrong(problem, path, nearest(name, known), code="capability-unknown")
+                scope.report.wrong(problem, path, scope.report.nearest(name, known), code="capability-unknown")
             return
         if wanted is not None and not type_.may_be(wanted):
             problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
@@ -84,7 +86,8 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
 
 def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None:
     """Warn where a capability names the types that may use it, and the node is of none."""
-    node, capability = requirement.node, requirement.capability
+    node = requirement.node
+    capability = requirement.capability
     if capability is None or node.type is None or node.type.is_incomplete:
         return
     sources = capability.valid_source_types
@@ -92,7 +95,8 @@ def _check_sources(requirement: Requirement, target: Node, scope: Scope) -> None
         names = ", ".join(source.name for source in sources)
         problem = f"the capability {capability.name} of {target.name} is for {names}, and {node.name} is none"
         scope.report.warn(problem, requirement.path, code="unfit-source")
-    relationship, offered = requirement.relationship_type, capability.type
+    relationship = requirement.relationship_type
+    offered = capability.type
     targets = _valid_targets(relationship) if relationship is not None else []
     if relationship is not None and offered is not None and targets and not any(map(offered.may_be, targets)):
         names = ", ".join(type_.name for type_ in targets)
@@ -115,13 +119,14 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     relationship = requirement.content.get("relationship")
     if not relationship or relationship.get("type") is None:
         return
-    name, path = relationship["type"], (*requirement.path, "relationship", "type")
+    name = relationship["type"]
+    path = (*requirement.path, "relationship", "type")
     template = service.relationships.get(name)
     type_ = template.type if template is not None else requirement.named_type
     if template is None and type_ is None:
         known = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
         problem = f"{name} is neither a relationship template nor a relationship type"
-        scope.report.wrong(problem, path, nearest(name, known), code="relationship-unknown")
+        scope.report.wrong(problem, path, scope.report.nearest(name, known), code="relationship-unknown")
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"
@@ -130,7 +135,8 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
 
 def _check_occurrences(requirement: Requirement, scope: Scope) -> None:
     """Report occurrences that are not within those of the definition (1.3)."""
-    own, definition = requirement.content.get("occurrences"), requirement.definition
+    own = requirement.content.get("occurrences")
+    definition = requirement.definition
     if own is None or definition is None:
         return
     (least, most), upper = definition.occurrences, float("inf") if own[1] == UNBOUNDED else own[1]
@@ -173,8 +179,9 @@ def _fulfilled(name: str, node: Node, definition: RequirementDefinition, service
     """Return the end of a hint: what fulfils a requirement that is not assigned when the service is applied."""
     if (node.name, name) in service.mapped_requirements:
         return "; in the place of a node, the target is that of the node"
-    budget.left.matches -= len(service.nodes)
-    if budget.left.matches < 0:
+    budget = service.document.report.budget
+    budget.matches -= len(service.nodes)
+    if budget.matches < 0:
         return ""
     requirement = Requirement(name, {}, node, definition, node.path)
     requirement.node_type = definition.node
@@ -188,8 +195,9 @@ def _check_candidates(requirement: Requirement, service: Service, scope: Scope) 
     """Report an open point if a requirement without a named node is not fulfilled by exactly one node."""
     if requirement.content.get("node") is not None and requirement.node_type is None:
         return  # it has been reported
-    budget.left.matches -= len(service.nodes)
-    if budget.left.matches < 0:
+    budget = service.document.report.budget
+    budget.matches -= len(service.nodes)
+    if budget.matches < 0:
         return
     nodes = candidates(requirement, service)
     if len(nodes) > 1:
@@ -212,7 +220,8 @@ def candidates(requirement: Requirement, service: Service) -> list[Node]:
 
 def fitting(requirement: Requirement, service: Service) -> list[Node]:
     """Return the nodes of the types that a requirement without a named node asks for, before its filter is applied."""
-    wanted, capability = requirement.node_type, requirement.capability_type
+    wanted = requirement.node_type
+    capability = requirement.capability_type
     nodes = []
     for node in service.nodes.values():
         type_ = node.type

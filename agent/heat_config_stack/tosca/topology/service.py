@@ -20,7 +20,9 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import (
+from heat_config_stack.tosca.language.functions import Subject
+from heat_config_stack.tosca.language.grammar import EMPTY
+from heat_config_stack.tosca.language.types import (
     ArtifactDefinition,
     CapabilityDefinition,
     PropertyDefinition,
@@ -28,8 +30,6 @@ from heat_config_stack.tosca.language.definitions import (
     Type,
     definitions,
 )
-from heat_config_stack.tosca.language.grammar import EMPTY
-from heat_config_stack.tosca.language.subjects import Subject
 from heat_config_stack.tosca.topology.templates import Relationship, Template
 
 _MERGED = ("properties", "attributes", "capabilities", "interfaces", "artifacts")
@@ -49,7 +49,11 @@ class Requirement:
     def __init__(
         self, name: str, content: Mapping[str, Json], node: Node, definition: RequirementDefinition | None, path: Path
     ) -> None:
-        self.name, self.content, self.node, self.definition, self.path = name, content, node, definition, path
+        self.name = name
+        self.content = content
+        self.node = node
+        self.definition = definition
+        self.path = path
         self.target: Node | None = None
         """The node that fulfils it; None where it is not known before the service is applied."""
         self.node_type: Type | None = None
@@ -149,8 +153,7 @@ class Node(Template):
 
     def capability_property(self, capability: str, name: str) -> Json:
         """Return the value of a property of a capability: the assigned one, or else the default; None for none."""
-        assigned = (self.content.get("capabilities") or {}).get(capability) or {}
-        value = (assigned.get("properties") or {}).get(name)
+        value = self.assigned(capability, "properties").get(name)
         if value is None:
             definition = _capabilities(self).get(capability)
             if definition is not None and name in definition.properties:
@@ -246,7 +249,8 @@ class Service:
 
     def _connect(self, requirement: Requirement) -> None:
         """Find what a requirement names."""
-        content, document = requirement.content, self.document
+        content = requirement.content
+        document = self.document
         name = content.get("node")
         if name is not None:
             requirement.target = self.nodes.get(name)

@@ -2,20 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 from heat_config_agent.model.positions import Json, Path
+from heat_config_stack.definition import Tree
 from heat_config_stack.tosca.files.documents import Document
-from heat_config_stack.tosca.language.definitions import (
+from heat_config_stack.tosca.language.entities import operations
+from heat_config_stack.tosca.language.functions import Subject
+from heat_config_stack.tosca.language.types import (
     CapabilityDefinition,
+    InterfaceDefinition,
+    OperationDefinition,
     PropertyDefinition,
     RequirementDefinition,
     Type,
 )
-from heat_config_stack.tosca.language.entities import operations
-from heat_config_stack.tosca.language.interface_definitions import InterfaceDefinition, OperationDefinition
-from heat_config_stack.tosca.language.subjects import Subject
+
+
+def variable(name: str) -> str:
+    """Return the name of the variable for an input, with underscores for characters that a variable cannot have."""
+    if name.isascii() and name.isidentifier():
+        return name
+    replaced = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{replaced}" if replaced[:1].isdigit() else replaced
+
+
+def with_variables(inputs: Mapping[str, Tree]) -> dict[str, Tree]:
+    """Return inputs, and again by the names of their variables: `db-port` is also `db_port`."""
+    renamed: dict[str, Tree] = {}
+    for name, value in inputs.items():
+        renamed.setdefault(variable(name), value)
+    return {**renamed, **inputs}
 
 
 class Interface:
@@ -29,7 +48,11 @@ class Interface:
         names: Document,
         path: Path,
     ) -> None:
-        self.name, self.content, self.definition, self.names, self.path = name, content, definition, names, path
+        self.name = name
+        self.content = content
+        self.definition = definition
+        self.names = names
+        self.path = path
 
     @cached_property
     def operations(self) -> Mapping[str, OperationDefinition]:
@@ -62,7 +85,10 @@ class Template:
     section = ""
 
     def __init__(self, name: str, content: Mapping[str, Json], document: Document, path: Path) -> None:
-        self.name, self.content, self.document, self.path = name, content, document, path
+        self.name = name
+        self.content = content
+        self.document = document
+        self.path = path
 
     def __repr__(self) -> str:
         return self.name
@@ -84,6 +110,12 @@ class Template:
         if value is None and self.type is not None and name in self.type.properties:
             return self.type.properties[name].default
         return value
+
+    def assigned(self, capability: str, section: str) -> Mapping[str, Json]:
+        """Return the `properties` or `attributes` that the template assigns to a capability."""
+        capabilities = self.content.get("capabilities") or {}
+        content = capabilities.get(capability) or {}
+        return content.get(section) or {}
 
     @cached_property
     def declared(self) -> Mapping[str, InterfaceDefinition]:
@@ -131,11 +163,7 @@ class Template:
         """True if neither it nor its type can have an operation that is implemented: true of most relationships."""
         if self.content.get("interfaces") or self.type is None or self.declared is not self.type.interfaces:
             return False
-        kept = self.type.__dict__
-        if "implements_nothing" not in kept:
-            operations = (of for interface in self.declared.values() for of in interface.operations.values())
-            kept["implements_nothing"] = not any(of.implemented is not None for of in operations)
-        return bool(kept["implements_nothing"])
+        return self.type.implements_nothing
 
     @property
     def operations(self) -> Iterator[tuple[Interface, OperationDefinition]]:

@@ -14,14 +14,15 @@ from typing import Any
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.tosca.language.definitions import CapabilityDefinition, Type
-from heat_config_stack.tosca.language.variables import variable
+from heat_config_stack.tosca.language.types import CapabilityDefinition, Type
 from heat_config_stack.tosca.topology import filters, requirements
 from heat_config_stack.tosca.topology.service import Node, Requirement, Service
-from heat_config_stack.tosca.topology.templates import Relationship, Template
+from heat_config_stack.tosca.topology.templates import Relationship, Template, variable
 
 COMPUTE = "tosca.nodes.Compute"
 HOSTED_ON = "tosca.relationships.HostedOn"
+STANDARD = "tosca.interfaces.node.lifecycle.Standard"
+CONFIGURE = "tosca.interfaces.relationship.Configure"
 MACHINE = "this_machine"
 """The name of the node for this machine, where no template describes it."""
 
@@ -32,7 +33,10 @@ class Layer:
     """A service template as it is applied."""
 
     def __init__(self, service: Service, topology: Topology, inputs: Values, outer: Part | None = None) -> None:
-        self.service, self.topology, self.inputs, self.outer = service, topology, inputs, outer
+        self.service = service
+        self.topology = topology
+        self.inputs = inputs
+        self.outer = outer
         self.prefix = f"{outer.name}." if outer else ""
         self.parts: dict[str, Part] = {
             name: Part(node, self, f"{self.prefix}{name}") for name, node in service.nodes.items()
@@ -50,7 +54,9 @@ class Part:
     kind = "node"
 
     def __init__(self, template: Node, layer: Layer, name: str) -> None:
-        self.template, self.layer, self.name = template, layer, name
+        self.template = template
+        self.layer = layer
+        self.name = name
         self.inner: Layer | None = None
         """The service that stands in its place."""
         self.incoming: list[Link] = []
@@ -79,7 +85,8 @@ class Part:
     @property
     def hosts(self) -> Iterator[Part]:
         """All nodes along HostedOn, the nearest first."""
-        seen, host = {self}, self.host
+        seen = {self}
+        host = self.host
         while host is not None and host not in seen:
             seen.add(host)
             yield host
@@ -321,7 +328,8 @@ class Topology:
             mapped = entry.get("mapping") if isinstance(entry, dict) else entry
             if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] not in target.inner.parts:
                 break
-            target, capability = target.inner.parts[mapped[0]], mapped[1]
+            target = target.inner.parts[mapped[0]]
+            capability = mapped[1]
         return target, capability
 
     def needed_around(self, part: Part) -> Iterator[Part]:
@@ -365,15 +373,17 @@ class _Known:
 def _facts(machine: Node) -> str:
     found = []
     for capability in ("host", "os"):
-        values = ((machine.content.get("capabilities") or {}).get(capability) or {}).get("properties") or {}
+        values = machine.assigned(capability, "properties")
         found += [f"{name} {value}" for name, value in values.items()]
     return ", ".join(found)
 
 
 def _unique(name: str, taken: set[str]) -> str:
-    made, number = name, 2
+    made = name
+    number = 2
     while made in taken:
-        made, number = f"{name}_{number}", number + 1
+        made = f"{name}_{number}"
+        number = number + 1
     taken.add(made)
     return made
 
@@ -392,3 +402,56 @@ def _relationship(requirement: Requirement) -> Relationship:
 def capability_of(part: Part, name: str) -> CapabilityDefinition | None:
     """Return the definition of a capability of a node; None where it has none of that name."""
     return part.type.capabilities.get(name) if part.type else None
+
+
+# Operations of a substituted node that workflows of the inner service stand for (section 3.7.11).
+
+
+@dataclass(frozen=True)
+class MappedOperation:
+    """An operation of a substituted node, with the workflow that is carried out in its place."""
+
+    interface: str
+    name: str
+    workflow: str
+    inputs: Mapping[str, Json]
+    """The values of the operation's inputs, as the template of the node and its type give them."""
+    is_standard: bool
+    """True if it is of the normative interface, whose operations create and delete nodes."""
+
+
+def mapped_operations(part: Part) -> Iterator[MappedOperation]:
+    """Yield the operations of a node that are mapped to workflows of the service in its place."""
+    if part.inner is None:
+        return
+    for name, entry in (part.inner.mapping.get("interfaces") or {}).items():
+        if isinstance(entry, dict):
+            own = entry.get("operations")
+            for operation, workflow in (own if isinstance(own, dict) else entry).items():
+                if isinstance(workflow, str):
+                    yield _mapped(part, name, operation, workflow)
+        elif isinstance(entry, str):
+            interface, _, operation = name.rpartition(".")
+            yield _mapped(part, interface, operation, entry)
+
+
+def mapped_operation(part: Part, interface: str, operation: str) -> MappedOperation | None:
+    """Return the mapped operation of a name; without an interface, the first of that name."""
+    found = part.template.interface(interface) if interface else None
+    wanted = found.name if found is not None else interface
+    for mapped in mapped_operations(part):
+        if mapped.name == operation and wanted in ("", mapped.interface):
+            return mapped
+    return None
+
+
+def _mapped(part: Part, interface: str, operation: str, workflow: str) -> MappedOperation:
+    template = part.template
+    mapped = template.interface(interface) if interface else None
+    if mapped is None and not interface:
+        mapped = next((of for of in template.interfaces.values() if operation in of.operations), None)
+    if mapped is None:
+        return MappedOperation(interface, operation, workflow, {}, is_standard=False)
+    type_ = mapped.definition.type if mapped.definition is not None else None
+    is_standard = type_ is not None and STANDARD in type_.keys
+    return MappedOperation(mapped.name, operation, workflow, mapped.inputs(operation), is_standard)

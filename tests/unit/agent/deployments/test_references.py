@@ -6,8 +6,7 @@ import pytest
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.masking import redaction
-from heat_config_agent.model.deployment import Config, Deployment, Document, Tool
-from heat_config_agent.model.job import Job
+from heat_config_agent.model.deployment import Config, Deployment, Document, Job, Tool
 from heat_config_agent.settings import policy
 
 REFERENCE = {"secret": "file:db/password"}

@@ -7,9 +7,8 @@ import pytest
 from heat_config_agent.deployments import jobs, metadata
 from heat_config_agent.engine.launch import RunEnd
 from heat_config_agent.engine.results import RERUNS, BrokenOff, consequence
-from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.deployment import Document, Job
 from heat_config_agent.model.entry import Entry, Run, State
-from heat_config_agent.model.job import Job
 from heat_config_hooks.reply import TIMED_OUT, UNKNOWN
 from support.machine import deployment
 

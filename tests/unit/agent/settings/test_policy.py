@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.model.deployment import Config, Document, Tool
-from heat_config_agent.model.job import Job
+from heat_config_agent.model.deployment import Config, Document, Job, Tool
 from heat_config_agent.settings import in_force, policy
 from support.machine import deployment
 

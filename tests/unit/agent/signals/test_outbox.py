@@ -151,7 +151,7 @@ def collect(outbox: Outbox) -> Collect:
 @pytest.mark.parametrize("verb", ["POST", "PUT"])
 def test_a_result_arrives_as_it_was_posted(outbox: Outbox, collect: Collect, heat: SignalServer, verb: str) -> None:
     """With its verb, its body and the type of its body, to the URL exactly as given."""
-    outbox.post("a", url(heat.url(), verb), b'{"x": 1}')
+    outbox.post("a", url(heat.url(), verb), {"x": 1})
     assert collect(1) == {"a": Outcome("a", Fate.SENT)}
     assert outbox.outcomes() == []
     (signal,) = heat.signals
@@ -164,7 +164,7 @@ def test_results_for_one_server_go_in_order_over_one_connection(
 ) -> None:
     """A batch costs one connection."""
     for index in range(20):
-        outbox.post(str(index), url(heat.url(str(index))), b"{}")
+        outbox.post(str(index), url(heat.url(str(index))), {})
     assert {each.fate for each in collect(20).values()} == {Fate.SENT}
     assert [each.path.split("?")[0] for each in heat.signals] == [f"/v1/{index}" for index in range(20)]
     assert heat.connections == 1
@@ -180,7 +180,7 @@ def test_object_of_a_temporary_url_is_readable_after_its_own_time(
 ) -> None:
     """Swift rounds the time at which a PUT began up; an action that begins later than the end is later than that."""
     for index in range(4):
-        outbox.post(str(index), swift(heat, str(index)), b'{"x": 1}')
+        outbox.post(str(index), swift(heat, str(index)), {"x": 1})
     assert {each.fate for each in collect(4).values()} == {Fate.SENT}
     assert [each.body for each in heat.signals] == [b'{"x": 1}'] * 4
     for signal in heat.signals:
@@ -193,19 +193,19 @@ def test_results_for_many_objects_share_a_few_connections(
     """Results for one object are sent one after the other."""
     monkeypatch.setattr(servers, "ROUNDING_SECONDS", 0.0)
     for index in range(40):
-        outbox.post(f"same {index}", swift(heat, "same"), b'{"x": %d}' % index)
+        outbox.post(f"same {index}", swift(heat, "same"), {"x": index})
     collect(40)
     assert heat.connections == 1
     assert [int(each.body[6:-1]) for each in heat.signals] == list(range(40))
     for index in range(40):
-        outbox.post(str(index), swift(heat, str(index)), b"{}")
+        outbox.post(str(index), swift(heat, str(index)), {})
     collect(40)
     assert 1 < heat.connections <= outbox_module.LANES
 
 
 def test_withdrawn_result_does_not_become_an_object(outbox: Outbox, heat: SignalServer) -> None:
     """A result whose deployment is replaced while its last byte is held back would complete the next action."""
-    outbox.post("a", swift(heat, "a"), b"{}")
+    outbox.post("a", swift(heat, "a"), {})
     wait_until(lambda: heat.open == 1)
     outbox.withdraw("a")
     heat.settle()
@@ -232,8 +232,8 @@ def test_a_slow_server_delays_nobody_else(
 ) -> None:
     """Each server has a thread of its own."""
     heat.always = Answer(delay=1.0)
-    outbox.post("slow", url(heat.url()), b"{}")
-    outbox.post("quick", url(other.url()), b"{}")
+    outbox.post("slow", url(heat.url()), {})
+    outbox.post("quick", url(other.url()), {})
     assert set(collect(1)) == {"quick"}
     assert set(collect(1)) == {"slow"}
 
@@ -241,7 +241,7 @@ def test_a_slow_server_delays_nobody_else(
 def test_there_is_a_descriptor_to_wait_for(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
     """The descriptor is readable while an outcome is unread."""
     assert select.select([outbox], [], [], 0)[0] == []
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     assert select.select([outbox], [], [], 10)[0] == [outbox]
     collect(1)
     assert select.select([outbox], [], [], 0)[0] == []
@@ -260,7 +260,7 @@ def test_refusal_of_a_server_is_the_outcome(
 ) -> None:
     """A redirect is not followed: it would turn a signal into a mere look."""
     heat.always = answer
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     assert collect(1) == {"a": outcome}
     assert len(heat.signals) == 1
 
@@ -268,16 +268,16 @@ def test_refusal_of_a_server_is_the_outcome(
 def test_the_time_that_a_server_asks_for_is_passed_on(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
     """The delay that a server asks for is passed on, and the result waits for it."""
     heat.always = Answer(status=503, headers={"retry-after": "30"})
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     assert collect(1)["a"].wait == 30
 
 
 def test_a_server_that_comes_back_is_sent_to_again(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
     """A refused or broken connection is not final."""
     heat.answers.append(Answer(hang_up=True))
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     assert collect(1)["a"].fate is Fate.RETRY
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     assert collect(1)["a"].fate is Fate.SENT
 
 
@@ -286,7 +286,7 @@ def test_nobody_listening_is_tried_again_and_said_without_the_url(
 ) -> None:
     """The URL is a secret."""
     heat.refuse()
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
     host = heat.origin.removeprefix("http://")
     assert collect(1) == {"a": Outcome("a", Fate.RETRY, f"{host}: {os.strerror(111)}")}
 
@@ -294,7 +294,7 @@ def test_nobody_listening_is_tried_again_and_said_without_the_url(
 @pytest.mark.parametrize("address", ["ftp://h/x", "http://h:port/"])
 def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collect: Collect, address: str) -> None:
     """For good, without a try."""
-    outbox.post("a", url(address), b"{}")
+    outbox.post("a", url(address), {})
     assert collect(1)["a"].fate is Fate.REFUSED
 
 
@@ -311,8 +311,8 @@ def test_a_url_that_nobody_can_send_to_is_refused_at_once(outbox: Outbox, collec
 )
 def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat: SignalServer, address: str) -> None:
     """A broken URL fails its own result and delays no other."""
-    outbox.post("odd", url(address), b"{}")
-    outbox.post("even", url(heat.url()), b"{}")
+    outbox.post("odd", url(address), {})
+    outbox.post("even", url(heat.url()), {})
     found = collect(2)
     assert (found["odd"].fate is not Fate.SENT, found["even"].fate) == (True, Fate.SENT)
     assert found["odd"].trouble
@@ -321,8 +321,8 @@ def test_an_odd_url_stops_no_other_result(outbox: Outbox, collect: Collect, heat
 def test_a_result_that_is_posted_again_has_one_outcome(outbox: Outbox, collect: Collect, heat: SignalServer) -> None:
     """A result that is posted twice has one outcome, that of the later post."""
     heat.answers.extend([Answer(status=503, delay=0.2), Answer()])
-    outbox.post("a", url(heat.url()), b"{}")
-    outbox.post("a", url(heat.url()), b"{}")
+    outbox.post("a", url(heat.url()), {})
+    outbox.post("a", url(heat.url()), {})
     assert collect(1) == {"a": Outcome("a", Fate.SENT)}
     assert outbox.outcomes() == []
 
@@ -333,8 +333,8 @@ def test_a_request_that_creeps_is_given_up_and_holds_up_nothing(
     """Later results for the same server go over a new connection."""
     monkeypatch.setattr(outbox_module, "PATIENCE", 0.3)
     heat.answers.append(Answer(creep=0.05))
-    outbox.post("creeps", url(heat.url("creeps")), b"{}")
-    outbox.post("waits", url(heat.url("waits")), b"{}")
+    outbox.post("creeps", url(heat.url("creeps")), {})
+    outbox.post("waits", url(heat.url("waits")), {})
     found = collect(2)
     assert found["creeps"] == Outcome("creeps", Fate.RETRY, "no full answer within 0.3 s")
     assert found["waits"].fate is Fate.SENT
@@ -384,7 +384,7 @@ def test_a_server_can_be_expected(
     outbox.expect(url(heat.url("b")))
     outbox.expect(url("ftp://h/x"))
     assert heat.connections == 0
-    outbox.post("b", url(heat.url("b")), b"{}")
+    outbox.post("b", url(heat.url("b")), {})
     assert collect(1)["b"].fate is Fate.SENT
     assert logins == [heat.origin]
 
@@ -403,7 +403,7 @@ def test_problem_of_an_expected_server_is_reported_with_the_result(
 
     monkeypatch.setattr(web, "Connection", Connection)
     outbox.expect(url(heat.url("a")))
-    outbox.post("a", url(heat.url("a")), b"{}")
+    outbox.post("a", url(heat.url("a")), {})
     assert collect(1)["a"].fate is Fate.RETRY
-    outbox.post("a", url(heat.url("a")), b"{}")
+    outbox.post("a", url(heat.url("a")), {})
     assert collect(1)["a"].fate is Fate.SENT

@@ -14,7 +14,7 @@ from heat_config_hooks.values import replace
 from support import cloud
 from support.loopback import Answer, wait_until
 
-RESULT = b'{"deploy_status_code": 0, "greeting": "hi"}'
+RESULT: dict[str, object] = {"deploy_status_code": 0, "greeting": "hi"}
 KINDS = ("heat", "zaqar")
 Send = Callable[..., dict[str, Outcome]]
 
@@ -24,10 +24,10 @@ def send() -> Send:
     """Post a result for each target, and return what becomes of them, by their numbers."""
     outbox = Outbox()
 
-    def sent(*targets: Target, body: bytes = RESULT) -> dict[str, Outcome]:
+    def sent(*targets: Target, values: dict[str, object] = RESULT) -> dict[str, Outcome]:
         outcomes: dict[str, Outcome] = {}
         for number, each in enumerate(targets):
-            outbox.post(str(number), each, body)
+            outbox.post(str(number), each, values)
 
         def all_there() -> bool:
             outcomes.update((each.key, each) for each in outbox.outcomes())
@@ -59,7 +59,7 @@ def test_heat_is_told_as_its_api_wants_it(openstack: cloud.Cloud, send: Send) ->
     signal = openstack.asked[0]
     assert (signal.verb, signal.path) == ("POST", "/v1/p1/stacks/stack/0a1b/resources/a%20dep%2F1/signal")
     assert (signal.headers["Content-Type"], signal.headers["X-Auth-Token"]) == ("application/json", "token-1")
-    assert signal.body == RESULT
+    assert json.loads(signal.body) == RESULT
 
 
 def test_zaqar_is_told_as_its_api_wants_it(openstack: cloud.Cloud, send: Send) -> None:
@@ -69,7 +69,7 @@ def test_zaqar_is_told_as_its_api_wants_it(openstack: cloud.Cloud, send: Send) -
     (post,) = openstack.asked
     assert (post.verb, post.path) == ("POST", "/v2/queues/a%20queue%2F1/messages")
     assert str(UUID(post.headers["Client-ID"])) == post.headers["Client-ID"]
-    assert json.loads(post.body) == {"messages": [{"ttl": 3600, "body": json.loads(RESULT)}]}
+    assert json.loads(post.body) == {"messages": [{"ttl": 3600, "body": RESULT}]}
 
 
 @pytest.mark.parametrize("kind", KINDS)

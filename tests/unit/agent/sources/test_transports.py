@@ -6,6 +6,7 @@ import pytest
 
 from heat_config_agent.settings.layers import Layer
 from heat_config_agent.sources import transports
+from heat_config_agent.sources.base import credentials
 from heat_config_agent.sources.transports import Level, Transport
 
 HEAT = {
@@ -36,6 +37,17 @@ def test_a_place_names_its_transports() -> None:
     assert found.transports[0].values["region_name"] == ""
     [trouble] = found.troubles
     assert trouble == "the settings of zaqar in here are incomplete: add user_id, password, project_id, queue_id"
+
+
+def test_an_application_credential_takes_the_place_of_the_user() -> None:
+    """Neither a user nor a password is missing then, but the secret may be."""
+    held = {name: value for name, value in HEAT.items() if name not in ("user_id", "password")}
+    held["application_credential_id"] = "a1"
+    assert level(heat=held).troubles == (
+        "the settings of heat in here are incomplete: add application_credential_secret",
+    )
+    [way] = level(heat={**held, "application_credential_secret": "s"}).transports
+    assert credentials(way.values).holder == "application credential a1"
 
 
 def test_a_place_that_says_nothing() -> None:

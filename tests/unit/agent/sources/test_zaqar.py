@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from heat_config_agent.model.errors import SourceError
-from heat_config_agent.sources.abilities import Claiming, Listening
+from heat_config_agent.sources.poller import Claiming, Listening
 from support import cloud
 from support.zaqar import Make, Queue, content, metadata
 

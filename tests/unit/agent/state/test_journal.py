@@ -15,7 +15,7 @@ from heat_config_agent.deployments import metadata
 from heat_config_agent.model.deployment import Deployment, Document, Result
 from heat_config_agent.model.entry import Run, State
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.state import entry_file, journal
+from heat_config_agent.state import journal
 from heat_config_agent.state.journal import Journal
 from support.machine import deployment
 
@@ -63,7 +63,7 @@ def finish(book: Journal, *keys: str) -> None:
 
 def grow(book: Journal) -> None:
     """Make the journal long enough to be worth writing anew."""
-    while book.path.stat().st_size < 2 * entry_file.COMPACT_BYTES:
+    while book.path.stat().st_size < 2 * journal.COMPACT_BYTES:
         book.accepted(parse("big", config="x" * 30_000), tool="script")
 
 

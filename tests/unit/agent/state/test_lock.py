@@ -34,7 +34,9 @@ def test_only_one_holds_it_and_the_other_is_told_who(tmp_path: Path) -> None:
     """The process that has it is named."""
     with (
         lock.held(tmp_path),
-        pytest.raises(LockedError, match=f"another agent works on .* \\(process {os.getpid()}\\) \\(.*--state-dir"),
+        pytest.raises(
+            LockedError, match=f"another command works on .* \\(process {os.getpid()}\\) \\(wait .*--state-dir"
+        ),
         lock.held(tmp_path),
     ):
         pytest.fail("held twice")

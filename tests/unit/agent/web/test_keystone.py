@@ -62,6 +62,21 @@ def test_the_user_logs_in_once(openstack: cloud.Cloud) -> None:
     }
 
 
+def test_an_application_credential_logs_in_for_its_own_project(openstack: cloud.Cloud) -> None:
+    """It takes the place of the user, and a project must not be named."""
+    held = {"application_credential_id": "a1", "application_credential_secret": cloud.PASSWORD}
+    user = client(openstack, user_id="", password="", **held)
+    assert ask(user).status == 200
+    (login,) = openstack.logins
+    assert json.loads(login.body)["auth"] == {
+        "identity": {
+            "methods": ["application_credential"],
+            "application_credential": {"id": "a1", "secret": cloud.PASSWORD},
+        }
+    }
+    assert cloud.PASSWORD not in repr(openstack.credentials(**held))
+
+
 @pytest.mark.parametrize("base", ["", "/identity"])
 @pytest.mark.parametrize("version", ["", "/", "/v3", "/v3/", "/v2.0", "/v2.0/"])
 def test_keystones_url_may_name_a_version(openstack: cloud.Cloud, base: str, version: str) -> None:

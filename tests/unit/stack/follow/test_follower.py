@@ -135,7 +135,7 @@ def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
     requests.resume(site.state)
     with lock.held(lock_):
         record = site.step()
-    assert "another agent works on" in record.trouble
+    assert "another command works on the stack web (process" in record.trouble
     assert site.ran == []
     assert site.step().revision == one
     with lock.held(followed.folder(site.state, "web")), pytest.raises(LockedError):

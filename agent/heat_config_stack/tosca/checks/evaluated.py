@@ -1,4 +1,4 @@
-"""Properties that functions compute, checked against their types and constraints once they are known (3.5.3).
+"""Checks of evaluated values: computed properties (3.5.3), and machines that ask for more than this one has (14.2).
 
 Reading a document checks the values that it has in writing. What an input or another property gives is known when the
 service is compiled. A value that only a run can know is not checked here.
@@ -6,16 +6,18 @@ service is compiled. A value that only a run can know is not checked here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree, Unresolved
-from heat_config_stack.tosca.evaluation.evaluation import Evaluator, Subject, TooDeep
-from heat_config_stack.tosca.evaluation.later import is_known
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Evaluator, Subject, TooDeep
+from heat_config_stack.tosca.evaluation.later import is_known, static
 from heat_config_stack.tosca.language import values
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
+from heat_config_stack.tosca.language.primitives import READERS
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.text import written
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.topology import Part, Topology, capability_of
 
 
@@ -62,7 +64,7 @@ def _check(topology: Topology, subject: Subject, properties: Iterator[_Property]
             continue
         if not is_known(value) or _has_null(value):
             continue
-        report = Report(None)
+        report = Report(None, template.document.report.budget)
         values.check(value, definition.schema, (below[-1],), report)
         for mistake in report.mistakes:
             hint = mistake.hint or "its value is computed: correct the function, or the input that it uses"
@@ -80,3 +82,37 @@ def _has_null(value: Json) -> bool:
     if isinstance(value, dict):
         return any(map(_has_null, value.values()))
     return any(map(_has_null, value)) if isinstance(value, list | tuple) else value is None
+
+
+# Machines that a service describes, compared with this machine, which stands for them (14.2).
+
+_COMPARED = {"num_cpus": "integer", "mem_size": "scalar-unit.size"}
+"""The properties of the capability `host` that are compared, with their types."""
+
+
+def warn_of_less(
+    topology: Topology, evaluator: Evaluator, facts: Mapping[str, Mapping[str, Json]], server: str
+) -> None:
+    """Record a warning for each machine on which operations run here, and that asks for more than this one has.
+
+    Without the name of a server, each machine of the service is this one.
+    """
+    offered = facts.get("host") or {}
+    for part in topology.parts.values():
+        if part.is_compute and part is not topology.machine and server in {"", part.name}:
+            for name, type_ in _COMPARED.items():
+                _compare(part, name, type_, offered.get(name), evaluator)
+
+
+def _compare(part: Part, name: str, type_: str, offered: Json, evaluator: Evaluator) -> None:
+    read = READERS[type_]
+    try:
+        value = evaluator.capability_value(part, "host", name)
+        wanted = None if value is NOTHING else static(value)
+        is_less = wanted is not None and offered is not None and read(offered) < read(wanted)
+    except (TooDeep, Unresolved, ValueError):  # it is reported where it is checked
+        return
+    if is_less:
+        problem = f"{part.name} asks for {name} {written(wanted)}, and this machine has {written(offered)}"
+        path = (*part.template.path, "capabilities", "host", "properties", name)
+        part.layer.topology.warn(problem, part.template, path, "apply it on a larger machine", code="small-machine")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from heat_config_agent.model.errors import StateError
-from heat_config_agent.state.joint_flush import flush_both
+from heat_config_agent.state.record_file import flush_both
 from support import pace
 
 

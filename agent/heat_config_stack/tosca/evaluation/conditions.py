@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, resolve
 from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator
+from heat_config_stack.tosca.language.budget import Budget
 from heat_config_stack.tosca.language.constraints import Clause, check_clause
-from heat_config_stack.tosca.language.definitions import PropertyDefinition
 from heat_config_stack.tosca.language.report import Report
+from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.topology.topology import Part
 
 _READ = frozenset({"integer", "float", "boolean"})
@@ -26,6 +27,7 @@ class Assertion(Later):
     value: Tree
     clauses: tuple[Clause, ...]
     primitive: str
+    budget: Budget = field(compare=False)
 
     @property
     def requires(self) -> tuple[Need, ...]:
@@ -44,7 +46,7 @@ class Assertion(Later):
         if value is None:
             return False
         try:
-            return all(clause.is_met(value) for clause in self.clauses)
+            return all(clause.is_met(value, self.budget) for clause in self.clauses)
         except (ValueError, TypeError):
             return False
 
@@ -92,7 +94,8 @@ def _assertion(name: str, clauses: Json, part: Part, evaluator: Evaluator) -> As
     evaluated = [evaluator.value(item, Context(part, part.layer)) for item in items]
     is_complex = type_ is not None and not primitive
     found = [check_clause(item, primitive or None, (), Report(None), is_complex=is_complex) for item in evaluated]
-    return Assertion(None if value is NOTHING else value, tuple(clause for clause in found if clause), primitive)
+    kept = tuple(clause for clause in found if clause)
+    return Assertion(None if value is NOTHING else value, kept, primitive, part.layer.service.document.report.budget)
 
 
 def _definition(name: str, part: Part) -> PropertyDefinition | None:

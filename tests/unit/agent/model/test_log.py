@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from heat_config_agent.daemon.warned import Warned
+from heat_config_agent.model.log import Warned
 
 
 def test_a_trouble_is_reported_once_until_it_has_gone() -> None:
