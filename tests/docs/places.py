@@ -28,7 +28,7 @@ _SECONDS = 30.0
 """For how long."""
 
 _LEFT = ("/var/lib/heat-config*", "/run/heat-config*", "/etc/heat-config-agent", "/usr/libexec/heat-config*")
-"""What an agent, this one or an older one, may have left on the machine of the tests."""
+"""Folders that an agent, this one or an older one, may have left on the machine of the tests."""
 
 _WITHOUT = """
 for place; do
