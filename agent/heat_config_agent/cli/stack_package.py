@@ -6,9 +6,6 @@ when there is a stack to look at; the agent carries out documents without it.
 
 from __future__ import annotations
 
-from heat_config_agent.state import followed
-from heat_config_hooks.values import replace
-
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
@@ -73,8 +70,10 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not (settings.state / followed.FOLDER).is_dir():  # most machines follow nothing
+    if not (settings.state / "follow").is_dir():  # most machines follow nothing
         return []
+    from heat_config_agent.state import followed  # noqa: PLC0415
+    from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
     records = [each for each in followed.records(settings.state) if not names or each.name in names]
