@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.kinds import TOSCA
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
-from heat_config_stack.cli.languages import TOSCA
 from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed

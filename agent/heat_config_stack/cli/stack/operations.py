@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.names import is_stack_name
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
@@ -119,7 +120,7 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
     """
     opened = signatures.opened(options, template)
     name, inside = definitions.default_name(opened.path) if options.name is None else (options.name, False)
-    if options.name is None and not listing.is_name(name):
+    if options.name is None and not is_stack_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
