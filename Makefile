@@ -33,7 +33,7 @@ heat: .venv/tested ## a real Heat on loopback to play with: docs/playground.md
 	PYTHON=$(PYTHON) tests/install-tools heat
 	PYTHONPATH=tests $(BIN)/python -m system.playground .heat
 
-test: .venv/tested ## run the tests that need only .venv, the linters included: four minutes (ARGS=…)
+test: .venv/tested ## run the tests that need only .venv, ruff included: four minutes (ARGS=…)
 	$(PYTEST) -m 'not slow' $(ARGS)
 
 test-all: .venv/tested .venv/tools ## run all tests, with real tools, clouds and machines: half an hour (ARGS=…)

@@ -12,8 +12,7 @@ import pytest
 
 from heat_config_stack.cli.stack import layout, svg
 from heat_config_stack.cli.stack.drawing import layers
-from heat_config_stack.cli.stack.graph import Node
-from heat_config_stack.cli.stack.layout import Layout, Line
+from heat_config_stack.cli.stack.layout import Layout, Line, Node
 from heat_config_stack.cli.stack.timeline import Span
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -12,7 +12,7 @@ from heat_config_agent.settings import effective
 from heat_config_stack.definition import Definition, Loader
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.machine import ThisMachine
-from heat_config_stack.lifecycle.snapshots import ArchivingSession
+from heat_config_stack.lifecycle.session import Session
 from heat_config_stack.resource.types import Types
 from heat_config_stack.resource_types import known_types
 from stack import made
@@ -24,18 +24,18 @@ class Working:
     def __init__(self, folder: Path, types: Types | None = None, load: Loader = made.load) -> None:
         self.folder, self.types, self.load = folder, types or known_types(), load
         self.stack = folder / "stacks" / "s"
-        self._open: tuple[ArchivingSession, ThisMachine] | None = None
+        self._open: tuple[Session, ThisMachine] | None = None
         self.events: list[dict[str, Any]] = []
         self.server = ""
 
     @property
-    def session(self) -> ArchivingSession:
+    def session(self) -> Session:
         """Return the session, which is opened if need be."""
         if self._open is None:
             given = effective.make({"PATH": os.environ["PATH"], "HOME": str(self.folder)}, state=self.folder)
             machine = ThisMachine(self.stack, given, Report())
             try:
-                opened = ArchivingSession(self.stack, self.types, machine, self.load, happened=self.events.append)
+                opened = Session(self.stack, self.types, machine, self.load, happened=self.events.append)
             except BaseException:
                 machine.close()
                 raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.cli import command_line, progress, shortcut, terminal
-from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, VERSIONS, apply_template, is_template, settings_of
+from heat_config_agent.cli.apply_options import OPTIONS, TEMPLATE, apply_template, is_template, settings_of
 from heat_config_agent.deployments import cleanup, metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.applier import WAITS
@@ -158,17 +158,16 @@ def _reads_as_template(source: Named) -> bool:
     """Return whether an unparsable file is an archive, or has a line that begins with a template's version."""
     if not isinstance(source, File):
         return False
-    lines = source.content.splitlines()
-    return source.content.startswith(b"PK") or any(line.lstrip(b"{ \"'").startswith(VERSIONS) for line in lines)
+    from heat_config_agent.diagnostics import kinds  # noqa: PLC0415  # only after mistakes
+
+    return source.content.startswith(b"PK") or bool(kinds.template_in(source.content))
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, from which the manual page and the completion are generated too."""
-    import argparse  # noqa: PLC0415  # 6 ms, and rarely needed
+    from heat_config_agent.cli.help_format import HelpFormatter, Parser  # noqa: PLC0415
 
-    from heat_config_agent.cli.help_format import HelpFormatter  # noqa: PLC0415
-
-    made = argparse.ArgumentParser(
+    made = Parser(
         prog="heat-config-apply",
         description=_DESCRIPTION,
         epilog=_EPILOG,
@@ -177,6 +176,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
     for option in OPTIONS:
         option.add(made)
+    made.add_argument("--dry-run", dest="plan", action="store_true", help="the same as --plan")
     made.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
     return made
 

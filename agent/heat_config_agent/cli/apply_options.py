@@ -129,7 +129,7 @@ def settings_of(options: SimpleNamespace | argparse.Namespace) -> Settings:
 
 
 def is_template(name: str) -> bool:
-    """Return whether a file is certainly a template, as its first key says, before all of it is read."""
+    """Return whether a file is certainly a template, as its first key says, or an archive; not all of it is read."""
     try:
         if name == "-" or not os.path.isfile(name):  # noqa: PTH113  # once for each document
             return False
@@ -137,6 +137,8 @@ def is_template(name: str) -> bool:
             head = file.read(_HEAD)
     except (OSError, ValueError):
         return False
+    if head.startswith(b"PK\x03\x04"):
+        return True
     if not any(version in head for version in VERSIONS):
         return False
     lines = (line.strip() for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n"))

@@ -16,7 +16,7 @@ from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mis
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.wording import next_attempt
-from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.delivery import Fate, Outcome, in_words
 from heat_config_hooks import files, isolation, processes
 from heat_config_hooks.reply import EDGE
 
@@ -97,13 +97,9 @@ class Lines(Report):
 
     def _delivered(self, entry: Entry, outcome: Outcome | None) -> None:
         if outcome is not None and outcome.fate is Fate.SENT and entry.key in self._resent:
-            self._line("sent", "good", self._resent[entry.key], "", "the result is delivered")
-        if outcome is None:
-            self.warn(f"the result of {entry.title} is not sent: its deployment has been replaced")
-        elif outcome.fate is Fate.REFUSED:
-            self.warn(f"the result of {entry.title} was refused for good, and is not sent again: {outcome.trouble}")
-        elif outcome.fate is Fate.RETRY and entry.tries == 1:
-            self.warn(f"the result of {entry.title} could not be delivered yet: {outcome.trouble}")
+            self._line("sent", "good", self._resent[entry.key], "", f"the result {in_words(outcome)}")
+        if outcome is None or outcome.fate is Fate.REFUSED or (outcome.fate is Fate.RETRY and entry.tries == 1):
+            self.warn(f"the result of {entry.title} {in_words(outcome)}")
 
     def refresh(self) -> None:
         """Draw the line about the running deployment again."""

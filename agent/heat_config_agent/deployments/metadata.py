@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterable, Mapping
 from heat_config_agent.masking import redaction
 from heat_config_agent.model.deployment import (
     COMPONENT,
+    HOT_KEYS,
     STANDARD_OUTPUTS,
+    TOSCA_KEYS,
     Credentials,
     Deployment,
     Document,
@@ -47,7 +49,7 @@ RARE = frozenset({"creation_time", "project", "no_echo", "replace_on_change"})
 
 NO_IDENTITY = "every deployment needs an id, or a name of its own in its place"
 
-_TEMPLATES = {"heat_template_version": "HOT template", "tosca_definitions_version": "TOSCA service template"}
+_TEMPLATES = {HOT_KEYS[0]: "HOT template", TOSCA_KEYS[0]: "TOSCA service template"}
 
 _SHOWN = 100
 """The most characters of a name that a message repeats."""
@@ -126,10 +128,7 @@ class Reader:
 
 def is_template(content: object) -> bool:
     """Return whether a document is a template; CloudFormation's are refused as such."""
-    return isinstance(content, dict) and not content.keys().isdisjoint(_KEYS_OF_TEMPLATES)
-
-
-_KEYS_OF_TEMPLATES = (*_TEMPLATES, "HeatTemplateFormatVersion", "AWSTemplateFormatVersion", "topology_template")
+    return isinstance(content, dict) and not content.keys().isdisjoint((*HOT_KEYS, *TOSCA_KEYS))
 
 
 def is_plain(content: object) -> bool:
@@ -233,7 +232,7 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
         if content.keys() >= {"id", "group", "config"}:
             return [content], "", None
         hint = "; a single deployment needs `id`, `group` and `config`" if "config" in content else ""
-        if "resources" in content or "topology_template" in content:
+        if "resources" in content or TOSCA_KEYS[1] in content:
             hint = f"; a template has {' or '.join(_TEMPLATES)}"
         return [], "", Mistake(path="$", problem=f"there is no `deployments` in this object{hint}")
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")

@@ -40,7 +40,7 @@ def check(content: bytes, name: str) -> object:
             raise Invalid([_of_kind(name, kind, hint)])
         if reading.mistakes:
             raise Invalid(ordered(reading.mistakes))
-    if kinds.is_template(reading.value):
+    if metadata.is_template(reading.value):
         return reading.value  # the reader of templates has its own words for mistakes
     value = alone(reading.value)
     if not isinstance(value, Mapping) or "deployments" not in value:

@@ -11,4 +11,5 @@ Nothing of a language is known here, nor read from disk, and nothing is loaded f
 | `mistakes` | the error that carries the mistakes of a text; a mistake itself is `model.mistake` |
 | `diagnostics` | the mistakes and warnings of one text, collected while it is examined |
 | `words` | "did you mean" |
+| `names` | the names that stacks may have |
 """

@@ -1,13 +1,19 @@
-"""The kind of a file, from its content: a sentence for files that people take for documents of deployments."""
+"""The kind of a file: the language of a template, and a sentence for what people take for a document of deployments."""
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Mapping
 
-HOT = frozenset({"heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion"})
-TOSCA = frozenset({"tosca_definitions_version", "topology_template"})
-"""The keys of templates."""
+from heat_config_agent.model.deployment import HOT_KEYS, TOSCA_KEYS
+
+ARCHIVES = (".csar", ".zip")
+"""The endings of archives of TOSCA services."""
+
+HOT, TOSCA = "hot", "tosca"
+"""The languages of templates. CloudFormation's counts as HOT, whose reader says that it is not supported."""
 
 _ENVIRONMENT = frozenset(
     {"parameters", "parameter_defaults", "resource_registry", "encrypted_param_names", "event_sinks"}
@@ -17,11 +23,6 @@ _ENVIRONMENT = frozenset(
 _TASKS = frozenset({"hosts", "tasks", "roles", "import_playbook", "ansible.builtin.import_playbook"})
 
 _UNITS = r"^\[(Unit|Service|Install|Container|Volume|Network|Pod|Socket|Timer|Mount)\]\s*$"
-
-
-def is_template(value: object) -> bool:
-    """Return whether a value is a template, in HOT, CloudFormation's language or TOSCA."""
-    return isinstance(value, Mapping) and not value.keys().isdisjoint(HOT | TOSCA)
 
 
 def of_value(value: object) -> tuple[str, str]:
@@ -93,16 +94,59 @@ def of_content(content: bytes) -> tuple[str, str]:
     return "", ""
 
 
-_VERSION = re.compile(
-    rb"""^[ \t{"']*(tosca_definitions_version|heat_template_version"""
-    rb"""|HeatTemplateFormatVersion|AWSTemplateFormatVersion)\b""",
-    re.MULTILINE,
-)
+_VERSIONS = {
+    HOT: re.compile(rf"""^[ \t{{"']*(?:{"|".join(HOT_KEYS)})\b""".encode(), re.MULTILINE),
+    TOSCA: re.compile(rf"""^[ \t\-{{"']*{TOSCA_KEYS[0]}\b""".encode(), re.MULTILINE),
+}
+_SECTIONS = {
+    HOT: re.compile(
+        rb"""^["']?(?:[Rr]esources|[Pp]arameters|[Oo]utputs|[Cc]onditions|[Mm]appings|parameter_groups)["']?\s*:""",
+        re.MULTILINE,
+    ),
+    TOSCA: re.compile(
+        rb"""^["']?(?:topology_template|node_templates|imports|repositories|dsl_definitions|namespace|metadata
+        |description|template_(?:name|author|version)
+        |(?:node|data|capability|relationship|interface|artifact|group|policy)_types)["']?\s*:""",
+        re.MULTILINE | re.VERBOSE,
+    ),
+}
+_LARGEST = 1024**2
+"""Bytes of a file that are looked at."""
 
 
 def template_in(content: bytes) -> str:
-    """Return the language of a text with a line that begins with a template's version: HOT or TOSCA; else empty."""
-    match = _VERSION.search(content)
-    if match is None:
-        return ""
-    return "TOSCA" if match[1].startswith(b"tosca") else "HOT"
+    """Return the language of a text with a line that begins with a template's version; else empty."""
+    versions = {language: match.start() for language, form in _VERSIONS.items() if (match := form.search(content))}
+    return min(versions, key=versions.__getitem__) if versions else ""
+
+
+def is_packed(name: str) -> bool:
+    """Return whether a file is an archive, as its name or its content says, or a folder. A pipe is not looked into."""
+    if name.endswith(ARCHIVES) or os.path.isdir(name):  # noqa: PTH112
+        return True
+    try:
+        if not os.path.isfile(name):  # noqa: PTH113
+            return False
+        with open(name, "rb") as file:
+            return file.read(2) == b"PK"
+    except (OSError, ValueError):
+        return False
+
+
+def language_of(name: str) -> str:
+    """Return the language of a template's file: of archives and folders TOSCA, else that of its version or sections.
+
+    A file that cannot be read counts as HOT, and so does a pipe, whose content can be read only once.
+    """
+    if name.endswith(ARCHIVES) or os.path.isdir(name):  # noqa: PTH112  # called for each file
+        return TOSCA
+    try:
+        if not stat.S_ISREG(os.stat(name).st_mode):  # noqa: PTH116
+            return HOT
+        with open(name, "rb") as file:
+            content = file.read(_LARGEST)
+    except (OSError, ValueError):
+        return HOT
+    if content.startswith(b"PK\x03\x04"):
+        return TOSCA
+    return template_in(content) or next((language for language, form in _SECTIONS.items() if form.search(content)), HOT)

@@ -10,7 +10,7 @@ from heat_config_agent.engine.events import Event
 from heat_config_agent.masking.redaction import concealer, name_of
 from heat_config_agent.model.entry import Entry, Run
 from heat_config_agent.model.wording import duration, line, next_attempt
-from heat_config_agent.signals.delivery import Fate, Outcome
+from heat_config_agent.signals.delivery import Fate, Outcome, in_words
 from heat_config_agent.signals.notices.notice import BEGUN, DELIVERED, ENDED, NOTE, REBOOT, Notice, stack_of
 from heat_config_hooks.values import replace
 
@@ -86,20 +86,18 @@ def _note(step: Step, text: str, state: str, priority: int) -> Notice:
 def _delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
     """Return the notice of what became of a result; None if it failed again like the time before."""
     if outcome is None:
-        word, priority, text = "replaced", _WARNING, "the result is not sent: the deployment has been replaced"
+        word, priority = "replaced", _WARNING
     elif outcome.fate is Fate.SENT:
-        word, priority, text = "accepted", _INFORMATION, "the result is delivered"
+        word, priority = "accepted", _INFORMATION
     elif outcome.fate is Fate.REFUSED:
         word, priority = "refused", _ERROR
-        text = f"the result was refused for good, and is not sent again: {outcome.trouble}"
     elif entry.tries == 1:
         word, priority = "waiting", _WARNING
-        text = f"the result could not be delivered yet: {outcome.trouble}"
     else:
         return None
     return Notice(
         change=DELIVERED,
-        text=line(f"{entry.title}: {text}"),
+        text=line(f"{entry.title}: the result {in_words(outcome)}"),
         priority=priority,
         id=entry.id or entry.key,
         name=entry.name,

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from heat_config_hooks.artifacts import Artifact  # few deployments have any
     from heat_config_hooks.retry import Retry  # the same
 
+HOT_KEYS = ("heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
+TOSCA_KEYS = ("tosca_definitions_version", "topology_template")
+"""The keys by which templates are known, first the versions of the languages; `diagnostics.kinds` knows more."""
+
 COMPONENT = "component"
 """The group of a deployment that carries one config for each lifecycle action."""
 

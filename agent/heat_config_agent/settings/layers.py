@@ -270,20 +270,20 @@ def _no_source(name: str) -> str:
 _LIST = ", ".join(COLLECTORS)
 
 
-_FOLLOWED = r"[a-zA-Z][a-zA-Z0-9_.-]{0,63}"
-
-
 def _is_named(section: str) -> bool:
     """Return whether the name in a section is valid, if it has one."""
-    return declared(section) == section or bool(re.fullmatch(_FOLLOWED, section.removeprefix("follow ")))
+    if declared(section) == section:
+        return True
+    from heat_config_agent.diagnostics.names import LONGEST_FOLLOWED, is_stack_name  # noqa: PLC0415  # few stacks follow
+
+    return is_stack_name(section.removeprefix("follow "), LONGEST_FOLLOWED)
 
 
 def _unknown(section: str, name: str) -> str:
     if not _is_named(section):
-        return (
-            f"a stack cannot have the name in [{_short(section)}]: a name begins with a letter, and has at most 64 "
-            "letters, digits, '_', '-' and '.'"
-        )
+        from heat_config_agent.diagnostics.names import LONGEST_FOLLOWED, rule  # noqa: PLC0415
+
+        return f"a stack cannot have the name in [{_short(section)}]: a name {rule(LONGEST_FOLLOWED)}"
     section = declared(section)
     if section == "DEFAULT":
         return "[DEFAULT] is for os-collect-config's file: in a file with [agent], put the setting there"

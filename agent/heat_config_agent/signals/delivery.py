@@ -54,6 +54,21 @@ class Outcome:
     """True for a refusal that may pass, because the server has denied access: the result is sent again for a while."""
 
 
+REPLACED = "is not sent: the deployment has been replaced"
+DELIVERED = "is delivered"
+
+
+def in_words(outcome: Outcome | None) -> str:
+    """Return what became of a result, as the rest of a sentence about it; None is a result that is not sent."""
+    if outcome is None:
+        return REPLACED
+    if outcome.fate is Fate.SENT:
+        return DELIVERED
+    if outcome.fate is Fate.REFUSED:
+        return f"was refused for good, and is not sent again: {outcome.trouble}"
+    return f"could not be delivered yet: {outcome.trouble}"
+
+
 class Outgoing(Protocol):
     """Sends results: an `Outbox`, or a replacement for it and its servers."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.diagnostics import kinds
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import UsageError
@@ -12,8 +13,6 @@ from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Place
 from heat_config_agent.sources.local import SUFFIXES
 from heat_config_hooks import files, strict_yaml
-
-ARCHIVES = (".csar", ".zip")
 
 
 def files_of(name: str) -> Sequence[str]:
@@ -29,13 +28,13 @@ def files_of(name: str) -> Sequence[str]:
     if "TOSCA-Metadata" in names:
         return [name]
     paths = [os.path.join(name, each) for each in names]  # noqa: PTH118
-    archives = [path for path in paths if path.endswith(ARCHIVES)]
+    archives = [path for path in paths if path.endswith(kinds.ARCHIVES)]
     texts = [path for path in paths if path.endswith(SUFFIXES) and os.path.isfile(path)]  # noqa: PTH113
     languages = {path: kinds.template_in(_content(path)) for path in texts}
     values = {path: _value(path) for path, language in languages.items() if language}
     templates = [path for path in values if _is_template(values[path], languages[path])]
     documents = [path for path in texts if path not in templates]
-    if any(languages[path] == "TOSCA" for path in templates) and len(texts) == len(templates):
+    if any(languages[path] == kinds.TOSCA for path in templates) and len(texts) == len(templates):
         return [name]  # its reader says which of several templates is its entry
     if archives and not texts:
         return _only(name, archives, "archives")
@@ -91,7 +90,7 @@ def _value(path: str) -> object:
 
 def _is_template(value: object, language: str) -> bool:
     """Return whether a file with a template's version is one; a document may have a template in a config."""
-    return bool(language) and (value is None or kinds.is_template(value))
+    return bool(language) and (value is None or metadata.is_template(value))
 
 
 def _of_other_kind(path: str) -> Mistake | None:

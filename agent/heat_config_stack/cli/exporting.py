@@ -12,10 +12,10 @@ import yaml
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.mistakes import mistake_line
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.model.positions import Json
-from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.cli.stack import services
 from heat_config_stack.definition import Identity
 from heat_config_stack.tosca.compilation import reader

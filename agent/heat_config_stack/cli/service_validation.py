@@ -9,12 +9,12 @@ from typing import Any, TypeAlias
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.mistakes import mistake_line, mistake_values
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.masking.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_hooks.values import dataclass
-from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.tosca.checks.checker import Checked, Checker
 
 _HIDDEN = "******"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from heat_config_agent.deployments import metadata, selection
+from heat_config_agent.diagnostics.kinds import TOSCA, is_packed, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import COMPONENT, TOOLLESS, Config, Deployment, Document, Input
@@ -19,7 +20,6 @@ from heat_config_agent.sources import document_text
 from heat_config_hooks import strict_json
 from heat_config_hooks.files import take, text_of
 from heat_config_hooks.values import replace
-from heat_config_stack.cli.languages import TOSCA, is_packed, language_of
 from heat_config_stack.definition.files import File
 from heat_config_stack.hot import reader
 from heat_config_stack.hot.source import Source

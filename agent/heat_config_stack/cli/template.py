@@ -9,9 +9,9 @@ from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.cli.help_format import HelpFormatter
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_stack.cli import template_options
-from heat_config_stack.cli.languages import TOSCA, language_of
 
 _VALIDATE = """\
 Check a template with its environments and nested templates. Every mistake is shown with its position and path. If there

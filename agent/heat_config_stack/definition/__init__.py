@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Protocol, TypeAlias
 
+from heat_config_agent.diagnostics.names import is_stack_name, rule
 from heat_config_agent.masking.redaction import Concealer, is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.mistake import Mistake
@@ -190,6 +191,13 @@ class Identity:
     name: str
     id: str
     project: str = ""
+
+    @property
+    def mistake(self) -> Mistake | None:
+        """The mistake that no stack can have this name; None for a valid name."""
+        if is_stack_name(self.name):
+            return None
+        return Mistake(f"Invalid stack name {self.name}", (), None, f"it {rule()}", "stack")
 
 
 @dataclass(frozen=True, slots=True)

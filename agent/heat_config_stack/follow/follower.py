@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.deployments import metadata
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
@@ -48,12 +49,6 @@ _TREES, _CURRENT, _OUTPUT = "trees", "current", "output"
 
 _SHOWN = 500
 _OUTPUT_SHOWN = 64 * 1024
-
-_TEMPLATE = frozenset(
-    {"heat_template_version", "HeatTemplateFormatVersion", "AWSTemplateFormatVersion"}
-    | {"tosca_definitions_version", "topology_template"}
-)
-"""The keys by which a template is known."""
 
 _PROGRAM = "from heat_config_agent.cli.main import {0}; raise SystemExit({0}())"
 
@@ -435,7 +430,7 @@ def _is_document(path: Path) -> bool:
         content = strict_yaml.loads(files.take(path).decode("utf-8-sig"))
     except (OSError, ValueError):
         return False
-    return isinstance(content, list) or (isinstance(content, dict) and _TEMPLATE.isdisjoint(content))
+    return isinstance(content, list) or (isinstance(content, dict) and not metadata.is_template(content))
 
 
 def abandoned(settings: Settings) -> list[Followed]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -67,9 +66,8 @@ def _examined(
     source: Source, identity: Identity, *, known: bool
 ) -> tuple[Definition | None, list[Mistake], list[Mistake]]:
     mistakes: list[Mistake] = []
-    if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", identity.name):
-        hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
-        mistakes.append(Mistake(f"Invalid stack name {identity.name}", (), None, hint, "stack"))
+    if identity.mistake is not None:
+        mistakes.append(identity.mistake)
     texts = []
     for file in source.environments:
         try:

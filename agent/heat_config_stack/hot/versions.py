@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from heat_config_agent.model.deployment import HOT_KEYS
 from heat_config_stack.hot.functions import conditions, data, former, texts, yaql
 from heat_config_stack.hot.functions.base import Function
 
@@ -16,8 +17,8 @@ ALIASES = {
     "wallaby": "2021-04-16",
 }
 
-OTHERS = ("HeatTemplateFormatVersion", "AWSTemplateFormatVersion")
-"""The version keys of templates in CloudFormation's format."""
+KEY, *OTHERS = HOT_KEYS
+"""The key of the version of a template, and those of templates in CloudFormation's format."""
 
 INNATE = frozenset(
     {"get_param", "get_resource", "get_attr", "get_file", "resource_facade", "Ref", "Fn::ResourceFacade"}

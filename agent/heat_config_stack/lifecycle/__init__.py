@@ -6,8 +6,8 @@ It knows no template language and no single resource type.
 | module | content |
 |---|---|
 | `validation`, `advice`, `preview` | mistakes, warnings and the effects of a definition, before anything is done |
-| `session`, `snapshots`, `procedures` | one stack at work; snapshots and adoption; workflows, one at a time |
-| `traversal`, `steps`, `meanwhile` | the order of the steps; the other resources while one waits |
+| `session` | the commands of a stack that is opened for work, with its workflows and snapshots |
+| `traversal` | the order of the steps |
 | `live`, `nodes`, `procedure` | a stack at work, the nodes of its service, the steps of a workflow |
 | `deployments`, `machine`, `endpoint` | entries of a server's metadata; this machine as all servers; signals by HTTP |
 

@@ -21,6 +21,7 @@ from heat_config_stack.records.records import (
     CREATE,
     DELETE,
     INIT,
+    ROLLBACK,
     UPDATE,
     DeploymentRecord,
     Record,
@@ -283,6 +284,11 @@ class Stack:
             raise UsageError(problem, hint="check the plug-in") from error
         resource.attach(record)
         return resource
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the creation of the stack was rolled back, so that only its record is left."""
+        return (self.record.action, self.record.status) == (ROLLBACK, COMPLETE) and not self.records()
 
     def placeholders(self) -> list[Resource]:
         """Return the placeholders for cloud resources."""

@@ -1,9 +1,15 @@
-"""One stack that is opened for work: carries out commands, and continues after an interruption."""
+"""One stack that is opened for work: carries out commands, and continues after an interruption.
+
+A snapshot is one of the records of its stack. It has the source of the definition, and the state of each resource,
+with the data that its handlers have stored. A process that is killed leaves a snapshot that is in progress;
+the next one completes or deletes it.
+"""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,10 +19,9 @@ from heat_config_agent.model.errors import AgentError, StateError, UsageError, b
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
+from heat_config_stack.definition.procedures import UNDEPLOY
 from heat_config_stack.lifecycle import procedure, traversal, validation
 from heat_config_stack.lifecycle.live import Servers, Stack, World
-from heat_config_stack.lifecycle.meanwhile import carry_on
-from heat_config_stack.lifecycle.procedures import Procedures
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.records import (
     COMPLETE,
@@ -27,11 +32,14 @@ from heat_config_stack.records.records import (
     ROLLBACK,
     UPDATE,
     ProcedureRecord,
+    SnapshotRecord,
     StackRecord,
 )
-from heat_config_stack.records.store import Store
+from heat_config_stack.records.store import Memory, Store
+from heat_config_stack.resource import actions
 from heat_config_stack.resource.resource import NoActionRequired, Resource
-from heat_config_stack.resource.scheduler import Scheduler
+from heat_config_stack.resource.scheduler import Scheduler, Task
+from heat_config_stack.resource.snippet import Snippet
 from heat_config_stack.resource.types import HANDLES, Types
 
 if TYPE_CHECKING:
@@ -57,7 +65,7 @@ class Machine(Servers, Protocol):
 
 
 class Session:
-    """A stack in a folder of its own."""
+    """A stack in a folder of its own, with its procedures and snapshots."""
 
     def __init__(
         self,
@@ -76,9 +84,8 @@ class Session:
         self._scheduler = Scheduler()
         self._endpoint: Endpoint | None = None
         self.world = World(self.store, types, machine, self._scheduler, self._expect, happened, warn, unusable=unusable)
-        self.world.meanwhile = partial(carry_on, self._scheduler, self.store, self._wait)
+        self.world.meanwhile = self._carry_on
         self.root: Stack | None = None
-        self._procedures = Procedures(self._finish)
         self._resumed = False
         """True if an earlier process was interrupted: its scripts may still be running."""
         self._trouble: StateError | Invalid | None = None
@@ -112,6 +119,11 @@ class Session:
             self._trouble = self._trouble or error
         self.root = Stack(self.world, record, definition)
         self.root.earlier = earlier
+        if self._trouble is None:
+            if self.interrupted and record.action == records.RESTORE and definition is not None:
+                snapshot = find_snapshot(self.store, record.restores)
+                self.root.define(self._restored(self.root, definition, snapshot))
+            self._complete_snapshots()
 
     def _listen_again(self, port: int) -> None:
         """Accept signals for all handles of the stack: running scripts may know the address."""
@@ -145,12 +157,14 @@ class Session:
         stack = self.root
         if stack is not None and self.interrupted and (stack.record.action == CREATE or self._goes_back(definition)):
             return self.go_on()
-        if stack is not None and not _is_gone(stack):
+        if stack is not None and self.interrupted and stack.record.action == ROLLBACK and not stack.records():
+            self.go_on()  # of its rollback, only the end is left
+        if stack is not None and not stack.is_gone:
             raise UsageError(f"there is a stack {stack.name} already", hint="update it, or delete it first")
         validation.check(definition, self._types)
         if stack is not None:
             self.store.drop(stack.record)
-            self._procedures.forget(stack)
+            self._forget_procedures(stack)
         identity = definition.identity
         record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
         self.root = Stack(self.world, record, None)
@@ -163,12 +177,12 @@ class Session:
         root = self._there()
         if self._goes_back(definition):
             return self.go_on()
-        self._procedures.make_way(root)
+        self._finish_procedure(root)
         if self.interrupted and root.record.action != UPDATE:
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
-        if _is_gone(root) and definition.procedures:  # one of them creates the operations
+        if root.is_gone and definition.procedures:  # one of them creates the operations
             return self.create(definition, rollback=rollback)
         if root.record.action == records.SUSPEND:
             hint = "resume it first" + (
@@ -193,17 +207,26 @@ class Session:
         return list(preview.changes(self._there(), definition))
 
     def delete(self, *, force: bool = False) -> None:
-        """Delete the stack, even if another action is in progress or nothing else is possible.
+        """Delete the stack with its snapshots, even if another action is in progress or nothing else is possible.
 
-        With `force`, resources whose deletion fails are forgotten, each with a warning.
+        With `force`, snapshots and resources whose deletion fails are forgotten, each with a warning. Raises AgentError
+        if a snapshot cannot be deleted.
         """
+        for snapshot in list(self.store.snapshots.values()) if self.root is not None else ():
+            try:
+                self.delete_snapshot(snapshot.id)
+            except AgentError as error:
+                if not force:
+                    raise
+                self._warn(f"{error}; it is forgotten")
+                self.store.drop(snapshot)
         if self.root is None and (self.store.damage or self.store.blank):
             if self.store.damage:
                 self._warn("the records of its deployments are lost: everything that they created stays")
             self.store.remove()
             return
         root = self._there()
-        if not self._procedures.undeploy(root):
+        if not self._undeploy(root):
             return
         root.traversal = None
         self.world.forget = self._forgotten if force else None
@@ -245,11 +268,55 @@ class Session:
         self._settle()
 
     def carry_out(self, name: str, inputs: Mapping[str, Json]) -> ProcedureRecord:
-        """Carry out a procedure, or continue it after an interruption. Raises `Invalid`, UsageError, Refused."""
+        """Carry out a procedure; one that an earlier process began is finished first, and not begun again.
+
+        Raises `Invalid`, UsageError, Refused.
+        """
         self._check_usable()
         if self.interrupted:
             self.go_on()
-        return self._procedures.carry_out(self._there(), name, inputs)
+        stack = self._there()
+        if stack.record.action == records.SUSPEND:
+            raise UsageError(f"the stack {stack.name} is suspended", hint="resume it first")
+        begun = procedure.unfinished(stack)
+        if begun is not None:
+            self._finish(procedure.go_on(stack, begun))
+            if (begun.name, begun.inputs) == (name, dict(inputs)):
+                return begun
+        run = procedure.begin(stack, name, inputs)
+        self._finish(run)
+        return run.record
+
+    def _finish_procedure(self, stack: Stack) -> None:
+        """Finish the procedure that an earlier process began, before the stack changes."""
+        begun = procedure.unfinished(stack) if stack.defined and stack.record.status != IN_PROGRESS else None
+        if begun is not None:
+            self._finish(procedure.go_on(stack, begun))
+        undeployed = procedure.last(stack, UNDEPLOY)
+        if undeployed is not None:
+            stack.drop(undeployed)
+
+    def _forget_procedures(self, stack: Stack) -> None:
+        """Drop the records of all runs."""
+        for record in list(stack.world.store.procedures.values()):
+            stack.drop(record)
+
+    def _undeploy(self, stack: Stack) -> bool:
+        """Carry out the procedure that deletes the operations, if there is one; return whether it has succeeded."""
+        procedure.abandon(stack)
+        if stack.defined is None or UNDEPLOY not in stack.defined.procedures or not stack.records():
+            return True
+        record = procedure.last(stack, UNDEPLOY)
+        if record is None or record.status != COMPLETE:
+            run = procedure.begin(stack, UNDEPLOY, {}) if record is None else procedure.go_on(stack, record)
+            self._finish(run)
+            record = run.record
+        if record.status == COMPLETE:
+            return True
+        of = stack.record
+        of.action, of.status, of.reason = DELETE, FAILED, f"the workflow {UNDEPLOY} failed: {record.reason}"
+        stack.keep(of)
+        return False
 
     def _finish(self, run: procedure.Run) -> None:
         self._scheduler.add(run.task())
@@ -278,6 +345,160 @@ class Session:
             self._run()
         return root
 
+    # Snapshots.
+
+    def snapshot(self, name: str) -> SnapshotRecord:
+        """Take a snapshot of the stack. An interrupted snapshot is completed instead. Raises AgentError."""
+        self._check_usable()
+        root = self._there()
+        if self.interrupted:
+            begun = [
+                each for each in self.store.snapshots.values() if each.action == CREATE and each.status == IN_PROGRESS
+            ]
+            action = root.record.action
+            self.go_on()
+            if action == records.SNAPSHOT and begun:
+                return begun[-1]
+        record = SnapshotRecord(records.new_id(), name, root.id, source=root.record.source)
+        # After the stack: a snapshot whose handlers have not begun must not be taken for one whose handlers have run.
+        traversal.turn(root, records.SNAPSHOT)
+        self.store.put(record)
+        self._run()
+        return record
+
+    def _complete_snapshots(self) -> None:
+        """Store the state of the stack in a snapshot whose handlers have run."""
+        root = self._there()
+        if root.record.action != records.SNAPSHOT or root.record.status == IN_PROGRESS:
+            return
+        for each in self.store.snapshots.values():
+            if (each.action, each.status) == (CREATE, IN_PROGRESS):
+                each.data, each.status, each.reason = root.abandoned(), root.record.status, root.record.reason
+                self.store.put(each)
+
+    def restore(self, name: str) -> Stack:
+        """Restore the stack to a snapshot. Raises AgentError, `Invalid`."""
+        self._check_usable()
+        root = self._there()
+        snapshot = find_snapshot(self.store, name)
+        if self.interrupted:
+            continued = root.record.action == records.RESTORE and root.record.restores == snapshot.id
+            self.go_on()
+            if continued:
+                return root
+        if snapshot.status != COMPLETE:
+            raise UsageError(
+                f"the snapshot {name} is not complete: {snapshot.action}_{snapshot.status}", hint="take another one"
+            )
+        definition = definition_of(root.record, snapshot.source, self._load)
+        definition = self._restored(root, definition, snapshot)
+        validation.check(definition, self._types)
+        record = root.record
+        record.source_before, record.source, record.restores = record.source, snapshot.source, snapshot.id
+        traversal.converge(root, records.RESTORE, definition)
+        return self._run()
+
+    def _restored(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Definition:
+        """Return the definition of a snapshot as the handlers of its resources change it. Raises UsageError."""
+        saved_stack = root.if_it_were(definition)
+        saved: Mapping[str, Json] = snapshot.data.get("resources") or {}
+        resources = dict(definition.resources)
+        for name, defined in definition.resources.items():
+            resource = _resource(root, saved_stack, name)
+            handle = getattr(resource, "handle_restore", None)
+            if handle is None or name not in saved:
+                continue
+            try:
+                changed = handle(Snippet(defined, resource.resolve), saved[name])
+            except AgentError:
+                raise
+            except BaseException as error:
+                problem = f"{name} cannot be restored: {type(error).__name__}: {blame(error)}"
+                raise UsageError(self.world.conceal.text(problem)) from error
+            if not isinstance(changed, Snippet):
+                raise UsageError(f"{name} cannot be restored: its handler returns no definition")
+            resources[name] = changed.definition
+        return replace(definition, resources=resources)
+
+    def delete_snapshot(self, name: str) -> None:
+        """Delete a snapshot, and what the handlers of its resources have stored for it. Raises AgentError."""
+        root = self._there()
+        snapshot = find_snapshot(self.store, name)
+        if self.interrupted and root.record.action == records.SNAPSHOT:
+            self.go_on()
+        snapshot.action, snapshot.status, snapshot.reason = DELETE, IN_PROGRESS, ""
+        self.store.put(snapshot)
+        self.store.flush()
+        try:
+            definition = definition_of(root.record, snapshot.source, self._load)
+        except AgentError as error:
+            self._end_removal(snapshot, str(error))
+        else:
+            self._scheduler.add(self._removal(root, definition, snapshot))
+            while self._scheduler.busy:
+                self._scheduler.turn()
+                self.store.flush()
+                if self._scheduler.busy:
+                    self._wait()
+        self.store.flush(durable=True)
+        if snapshot.status == FAILED:
+            problem = f"the snapshot {snapshot.name or snapshot.id} is not deleted: {snapshot.reason}"
+            raise AgentError(problem, hint="its deleted parts stay deleted; fix the cause, and delete it again")
+
+    def _removal(self, root: Stack, definition: Definition, snapshot: SnapshotRecord) -> Task:
+        other = root.if_it_were(definition)
+        saved: dict[str, Json] = snapshot.data.get("resources") or {}
+        for name in [name for name in definition.resources if name in saved]:
+            try:
+                yield from actions.delete_snapshot(_resource(root, other, name), saved[name])
+            except GeneratorExit:
+                raise
+            except BaseException as error:  # noqa: BLE001  # plug-ins may raise anything
+                self._end_removal(snapshot, f"{name}: {type(error).__name__}: {blame(error)}")
+                return
+            del saved[name]
+            self.store.put(snapshot)
+        self.store.drop(snapshot)
+
+    def _end_removal(self, snapshot: SnapshotRecord, reason: str) -> None:
+        snapshot.status, snapshot.reason = FAILED, self.world.conceal.text(reason)
+        self.store.put(snapshot)
+
+    # Adopting and abandoning.
+
+    def adopt(self, definition: Definition, resources: Mapping[str, Json], *, rollback: bool = False) -> Stack:
+        """Adopt a stack: each resource exists already, in the state that is given by its name. Raises as `create`."""
+        self._check_usable()
+        there = self.root
+        if there is not None and self.interrupted and there.record.action == records.ADOPT:
+            return self.go_on()
+        if there is not None:
+            raise UsageError(f"there is a stack {there.name} already", hint="adopt it under another name")
+        validation.check(definition, self._types)
+        identity = definition.identity
+        record = StackRecord(identity.id, identity.name, identity.project, source=definition.source, rollback=rollback)
+        record.adopted = dict(resources)
+        self.root = Stack(self.world, record, None)
+        traversal.converge(self.root, records.ADOPT, definition)
+        return self._run()
+
+    def abandoned(self) -> dict[str, Json]:
+        """Return the state of the stack, for another program that adopts it. Raises AgentError."""
+        self._check_usable()
+        return self._there().abandoned()
+
+    def end_runs(self) -> None:
+        """End the runs of the stack that are going on, because its records will go. Raises StateError."""
+        for each in list(self.store.deployments.values()):
+            self._machine.withdraw(each)
+        while self._machine.busy:
+            self._wait()
+
+    def abandon(self) -> None:
+        """Forget the stack, and leave everything that it created as it is."""
+        self.store.remove()
+        self.root = None
+
     # Execution.
 
     def _check_usable(self) -> None:
@@ -288,7 +509,7 @@ class Session:
     def _turn(self, action: str) -> Stack:
         self._check_usable()
         root = self._there()
-        self._procedures.make_way(root)
+        self._finish_procedure(root)
         if self.interrupted and root.record.action != action:
             self.go_on()
         if self.interrupted:
@@ -310,6 +531,8 @@ class Session:
                     self._wait()
         finally:
             self.store.flush(durable=True)
+        self._complete_snapshots()
+        self.store.flush(durable=True)
         return root
 
     def _wait(self, longest: float | None = None) -> None:
@@ -323,6 +546,19 @@ class Session:
             self._machine.work(self.world, _least(due, self._endpoint.due), [self._endpoint.fileno()])
         if self._endpoint is not None:
             self._endpoint.take(self._signalled)
+
+    def _carry_on(self, seconds: float) -> None:
+        """Carry out all other tasks while a handler of a plug-in waits.
+
+        Return after that many seconds, or when an action of a stack has begun or ended.
+        """
+        until, changing = time.monotonic() + seconds, self.store.changing()
+        while (left := until - time.monotonic()) > 0:
+            self._scheduler.turn()
+            self.store.flush()
+            if self.store.changing() != changing:
+                return
+            self._wait(left)
 
     def _expect(self, handle: str, token: str) -> str:
         """Accept signals for a handle from now on, and return the URL for them."""
@@ -357,9 +593,18 @@ class Session:
         return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
 
 
-def _is_gone(stack: Stack) -> bool:
-    """Return whether a rollback of a failed create has left only the record of the stack."""
-    return stack.record.action == ROLLBACK and stack.record.status != FAILED and not stack.records()
+def find_snapshot(store: Memory, name: str) -> SnapshotRecord:
+    """Return the snapshot with that id, or the only one with that name. Raises UsageError."""
+    if name in store.snapshots:
+        return store.snapshots[name]
+    namesakes = [snapshot for snapshot in store.snapshots.values() if snapshot.name == name]
+    if len(namesakes) == 1:
+        return namesakes[0]
+    stack = store.root.name if store.root else ""
+    if namesakes:
+        raise UsageError(f"{name!r} is the name of {len(namesakes)} snapshots of {stack}", hint="name one by its id")
+    names = [snapshot.name or snapshot.id for snapshot in store.snapshots.values()]
+    raise UsageError(f"{stack} has no snapshot {name!r}", hint=among(name, names))
 
 
 def _least(*times: float | None) -> float | None:
@@ -376,6 +621,16 @@ def _signal(resource: Resource, details: Json) -> None:
         raise
     except BaseException as error:
         raise ValueError(f"{type(error).__name__}: {blame(error)}") from error
+
+
+def _resource(root: Stack, saved: Stack, name: str) -> Resource:
+    """Return a resource of a snapshot: the current one of that name and type, or one that is only looked at."""
+    try:
+        defined = saved.as_defined(name)
+    except Invalid as error:
+        raise UsageError(str(error)) from error
+    current = root.resources.get(name)
+    return current if current is not None and current.record.type == defined.record.type else defined
 
 
 def _definition(record: StackRecord, source: Json, load: Loader) -> Definition | None:

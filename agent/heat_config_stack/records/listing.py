@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
+from heat_config_agent.diagnostics.names import is_stack_name, rule
 from heat_config_agent.model.errors import StateError, UsageError
 from heat_config_stack.records.records import StackRecord
 from heat_config_stack.records.store import FILE, Store
 
 FOLDER = "stacks"
-_NAME = re.compile(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}")
-
-
-def is_name(name: str) -> bool:
-    """Return whether a stack can have this name."""
-    return _NAME.fullmatch(name) is not None
 
 
 def folder(state: Path, name: str) -> Path:
     """Return the folder of a stack, whether it exists or not. Raises UsageError if the name is not valid."""
-    if not is_name(name):
+    if not is_stack_name(name):
         raise UsageError(
             f"a stack cannot have the name {name!r}",
-            hint="a name begins with a letter, and has at most 255 letters, digits, '_', '-' and '.'",
+            hint=f"a name {rule()}",
         )
     return state / FOLDER / name
 
@@ -38,7 +32,7 @@ def names(state: Path) -> list[str]:
         return []
     except OSError as error:
         raise UsageError(f"cannot read {state / FOLDER}: {error.strerror}") from error
-    return sorted(filter(_NAME.fullmatch, there))
+    return sorted(filter(is_stack_name, there))
 
 
 class Kept(NamedTuple):

@@ -9,5 +9,5 @@ It knows the stack only as its `host`, and no resource type.
 | `properties`, `attributes`, `constraints`, `support`, `snippet`, `translation` | the parts of a plug-in |
 | `actions`, `scheduler`, `rolling` | one action of one resource; concurrent tasks; batches of rolling updates |
 | `types`, `heat_types`, `type_schemas`, `type_templates`, `json_schema` | the class of a type; the facts of Heat's |
-| `unknown_values`, `transfer`, `clients`, `config_service` | unknown values, snapshots, what plug-ins ask for |
+| `clients`, `config_service` | what plug-ins ask for |
 """

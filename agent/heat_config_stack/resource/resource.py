@@ -18,14 +18,13 @@ from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unreso
 from heat_config_stack.records import exception
 from heat_config_stack.records.exception import UpdateReplace
 from heat_config_stack.records.records import ResourceRecord
-from heat_config_stack.resource import attributes, transfer
+from heat_config_stack.resource import attributes
 from heat_config_stack.resource.clients import ClientUser
 from heat_config_stack.resource.host import Host
-from heat_config_stack.resource.properties import Properties, Schema, Wrong, schemata
+from heat_config_stack.resource.properties import Properties, Schema, Wrong, as_far_as_known, schemata
 from heat_config_stack.resource.snippet import Snippet, freeze
 from heat_config_stack.resource.support import SupportStatus
 from heat_config_stack.resource.translation import TranslationRule
-from heat_config_stack.resource.unknown_values import as_far_as_known
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 
@@ -287,12 +286,31 @@ class Resource(ClientUser):
     # Default handlers.
 
     def handle_adopt(self, resource_data: Mapping[str, Json] | None = None) -> Any:
-        """Take over the physical id, the stored values and the metadata of a resource that exists already."""
-        transfer.adopt(self, resource_data or {})
+        """Take over the physical id, the stored values and the metadata of a resource that exists already.
+
+        Raises `Error` if it has no physical id.
+        """
+        state = resource_data or {}
+        if not state.get("resource_id"):
+            raise exception.Error("Resource ID was not provided.")
+        self.resource_id_set(str(state["resource_id"]))
+        stored = state.get("resource_data")
+        for key, value in stored.items() if isinstance(stored, Mapping) else ():
+            self.data_set(key, value)
+        metadata = state.get("metadata")
+        self.metadata_set(metadata if isinstance(metadata, Mapping) else {})
 
     def abandoned(self) -> dict[str, Json]:
-        """Return the state of the resource, for a snapshot or for another program that adopts it."""
-        return transfer.state(self)
+        """Return the state of the resource with the keys of Heat's API, for a snapshot or for another program."""
+        return {
+            "name": self.name,
+            "resource_id": self.resource_id,
+            "type": self.type(),
+            "action": self.action,
+            "status": self.status,
+            "metadata": self.metadata_get(),
+            "resource_data": self.data(),
+        }
 
     def handle_update(self, json_snippet: Snippet, tmpl_diff: Mapping[str, Json], prop_diff: Mapping[str, Json]) -> Any:
         """Ask for a replacement if a property changes."""

@@ -77,8 +77,8 @@ TYPES: Mapping[str, type[Resource]] = _Classes(
 
 SERVICE_TYPES: Mapping[str, type[Resource]] = _Classes(
     {
-        HOST: ("service_nodes", "ServiceHost"),
-        NODE: ("service_nodes", "ServiceNode"),
+        HOST: ("operations", "ServiceHost"),
+        NODE: ("operations", "ServiceNode"),
         OPERATION: ("operations", "Operation"),
     }
 )
@@ -105,7 +105,7 @@ def _template() -> type[Resource]:
 
 
 def _unusable() -> type[Resource]:
-    from heat_config_stack.resource_types.unusable import Unusable  # noqa: PLC0415  # loaded when there is one
+    from heat_config_stack.resource_types.servers import Unusable  # noqa: PLC0415  # loaded when there is one
 
     return Unusable
 

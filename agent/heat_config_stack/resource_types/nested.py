@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Unresolved, limits, requires
-from heat_config_stack.lifecycle import steps, traversal, validation
+from heat_config_stack.lifecycle import traversal, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception, records
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, IN_PROGRESS, StackRecord
@@ -67,7 +67,7 @@ class StackResource(Resource):
 
     def awaits(self) -> Hashable | None:
         """Wait for the end of the child's traversal."""
-        return steps.key(self.child) if self.child else None
+        return traversal.key(self.child) if self.child else None
 
     def always_update(self) -> bool:
         """Return whether there is a child: its resources decide what an update changes."""

@@ -1,4 +1,6 @@
-"""An operation of a service: a deployment that continues in place after a failure, and the one that undoes it.
+"""The nodes and operations of a service.
+
+An operation is a deployment that continues in place after a failure, with the one that undoes it.
 
 `create` and `delete`, `start` and `stop`, `add_target` and `remove_target` are one resource each: what makes runs for
 CREATE, and what undoes it runs for DELETE. Only a change of the properties in `_COMPARED` is a reason to run again:
@@ -23,6 +25,7 @@ from heat_config_stack.resource.constraints import AllowedValues
 from heat_config_stack.resource.properties import Properties, Schema
 from heat_config_stack.resource.snippet import Snippet, thaw
 from heat_config_stack.resource_types.deployment import SoftwareDeployment
+from heat_config_stack.resource_types.servers import NothingBehind
 
 MAKES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "create": (("CREATE", "UPDATE"), ("DELETE",)),
@@ -344,3 +347,26 @@ def _type_of(value: Any) -> str:
     if isinstance(value, int | float):
         return "Number"
     return "Json" if isinstance(value, dict | list) else "String"
+
+
+class ServiceNode(NothingBehind):
+    """A node, which is there when all of its operations are done."""
+
+    always_known: ClassVar[frozenset[str]] = frozenset({"state"})
+    properties_schema: ClassVar[Mapping[str, Schema]] = {}
+    attributes_schema: ClassVar[Mapping[str, Attribute]] = {
+        "state": Attribute("The state of the node.", type=Attribute.STRING)
+    }
+
+    def _resolve_attribute(self, name: str) -> Any:
+        if name == "state":
+            return nodes.state(self.stack, self.name)
+        return nodes.kept_outputs(self.record, name)
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Return the state of the node, or the outputs of an operation that workflows have called."""
+        return select_from_attribute(self._resolve_attribute(key), path)
+
+
+class ServiceHost(ServiceNode):
+    """A node that is this machine, or another one that carries out its own part of the service."""

@@ -1,11 +1,14 @@
-"""Servers, which are all this machine; and placeholders for cloud resources, with nothing behind them."""
+"""Resources with nothing behind them: servers, which are all this machine, and placeholders for cloud resources.
+
+Resources whose class cannot be used are among them.
+"""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Tree
@@ -294,3 +297,21 @@ def _class_of(facts: HeatType) -> type[Placeholder]:
     }
     is_server = not facts.properties.keys().isdisjoint(CloudServer.PROPERTIES) and facts.name.endswith(_MACHINES)
     return type("Placeholder", (CloudServer if is_server else Placeholder,), members)
+
+
+class Unusable(Resource):
+    """A resource whose class cannot be used, because its plug-in is missing or fails.
+
+    It can be shown, abandoned or forgotten, and nothing else.
+    """
+
+    any_property: ClassVar[bool] = True
+    any_attribute: ClassVar[bool] = True
+
+    def get_attribute(self, key: str, *path: Json) -> Json:
+        """Refuse: only the class knows the attributes. Raises `Error`."""
+        raise exception.Error(f"the attribute {key} of {self.name} is not known without the plug-in of {self.type()}")
+
+    def handle_delete(self) -> NoReturn:
+        """Refuse: only the class knows how. Raises `Error`."""
+        raise exception.Error(f"{self.name} cannot be deleted without the plug-in of {self.type()}")

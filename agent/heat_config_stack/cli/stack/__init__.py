@@ -3,7 +3,7 @@
 | module | content |
 |---|---|
 | `commands` | the commands and their options |
-| `definitions` | definitions from the command line and from stored stacks |
+| `definitions`, `templates`, `services` | definitions from the command line and from stored stacks |
 | `sessions` | opening a stack for reading, or for work |
 | `operations` | create, update, suspend, resume, check, delete, preview, and templates of `heat-config-apply` |
 | `live_view` | the progress of work on a stack |
@@ -11,6 +11,6 @@
 | `type_queries` | the resource types, and the declaration of one |
 | `nodes`, `workflows` | the nodes of a service; its workflows and triggers |
 | `archives` | snapshots, adopt and abandon |
-| `drawing`, `graph`, `timeline`, `layout`, `svg` | pictures of the graph and of the timeline |
+| `drawing`, `timeline`, `layout`, `svg` | pictures of the graph and of the timeline |
 | `secrets` | values that are masked |
 """

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.kinds import TOSCA
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
-from heat_config_stack.cli.languages import TOSCA
 from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_stack.definition.files import needed
 from heat_config_stack.hot import exchange
 from heat_config_stack.hot.text import heat_text
-from heat_config_stack.lifecycle import snapshots
 from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.session import find_snapshot
 from heat_config_stack.records.records import COMPLETE, SnapshotRecord
 
 _KEYS = ("id", "name", "status", "status_reason", "creation_time")
@@ -79,7 +79,7 @@ def list_(options: argparse.Namespace) -> int:
 def show(options: argparse.Namespace) -> int:
     """Print a snapshot with the state of the stack, as JSON."""
     root = sessions.look(state_options.of(options), options.name)
-    record = snapshots.find(root.world.store, options.snapshot)
+    record = find_snapshot(root.world.store, options.snapshot)
     data = {**record.data, **_exported(record.source)}
     shown = data if options.reveal else _masked(root, data)
     terminal.say(json.dumps({**_brief(record), "data": shown}, indent=2, ensure_ascii=False))
@@ -110,7 +110,7 @@ def delete(options: argparse.Namespace) -> int:
     """Delete a snapshot."""
     settings = state_options.of(options)
     root = sessions.look(settings, options.name, operations.reported_later)
-    record = snapshots.find(root.world.store, options.snapshot)
+    record = find_snapshot(root.world.store, options.snapshot)
     if not options.yes:
         answer = terminal.ask(f"delete the snapshot {record.name or record.id} of {options.name}? [y/N] ")
         if answer is None:
@@ -132,7 +132,7 @@ def restore(options: argparse.Namespace) -> int:
     """Restore a stack to a snapshot."""
     settings = state_options.of(options)
     root = sessions.look(settings, options.name, operations.reported_later)
-    snapshot = snapshots.find(root.world.store, options.snapshot).id
+    snapshot = find_snapshot(root.world.store, options.snapshot).id
     return operations.carry_out(settings, options, lambda session: session.restore(snapshot), None)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import new_id

@@ -7,14 +7,14 @@ import json
 from collections.abc import Mapping, Sequence
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.state import journal
 from heat_config_stack.cli import template_options
-from heat_config_stack.cli.languages import TOSCA, language_of
 from heat_config_stack.cli.stack import layout, sessions, templates, timeline
-from heat_config_stack.cli.stack.graph import Node
+from heat_config_stack.cli.stack.layout import Node
 from heat_config_stack.cli.stack.operations import with_mistakes
 from heat_config_stack.cli.stack.timeline import Span
 from heat_config_stack.definition import Definition, Identity

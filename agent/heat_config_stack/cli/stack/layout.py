@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING
 from heat_config_hooks.values import dataclass
 
 if TYPE_CHECKING:
-    from heat_config_stack.cli.stack.graph import Node
-
     Item = tuple[str, int]
     """A box or a lane: the name of the resource where the line begins, and the column."""
 
@@ -25,6 +23,16 @@ _NARROW, _BROAD = 56.0, 160.0
 """The minimum and maximum distance between columns."""
 _PAGE = 900.0
 """The width of a page for resources that nothing connects; they fill rows of that width."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A resource in the graph."""
+
+    name: str
+    type: str
+    needs: tuple[str, ...]
+    status: str = ""
 
 
 @dataclass(frozen=True)

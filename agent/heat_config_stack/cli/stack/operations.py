@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
+from heat_config_agent.diagnostics.names import is_stack_name
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_agent.runs.tools import Tools
@@ -23,7 +24,6 @@ from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session
-from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
 
@@ -120,7 +120,7 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
     """
     opened = signatures.opened(options, template)
     name, inside = definitions.default_name(opened.path) if options.name is None else (options.name, False)
-    if options.name is None and not listing.is_name(name):
+    if options.name is None and not is_stack_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
     options.parameter = [*options.parameter, *options.input]
@@ -137,7 +137,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
         stack = sessions.look(settings, options.name) if sessions.there(settings, options.name) else None
     else:
         stack = sessions.outline(settings, options.name)
-    stack = None if stack is None or _is_gone(stack) else stack
+    stack = None if stack is None or stack.is_gone else stack
     if stack is not None and not options.wants_name:
         origin.check(settings, options.name, options.origin)
     definition = (
@@ -149,11 +149,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
 
     def work(session: Session) -> None:
         root = session.root
-        if (
-            root is None
-            or _is_gone(root)
-            or (_is_being_made(session, root) and root.record.source == definition.source)
-        ):
+        if root is None or root.is_gone or (_is_being_made(session, root) and root.record.source == definition.source):
             session.create(definition, rollback=options.rollback)
         else:
             if root.record.source != definition.source:
@@ -178,11 +174,6 @@ def reported_later(_text: str) -> None:
 
 def _is_being_made(session: Session, root: Stack) -> bool:
     return session.interrupted and root.record.action == CREATE
-
-
-def _is_gone(stack: Stack) -> bool:
-    """Return whether the creation of a stack was rolled back, so that only its record is left."""
-    return stack.record.action == ROLLBACK and stack.record.status == COMPLETE and not stack.records()
 
 
 def turn(options: argparse.Namespace) -> int:
@@ -219,7 +210,7 @@ def delete(options: argparse.Namespace) -> int:
     codes = []
     for name in options.names:
         options.name = name
-        work = functools.partial(ArchivingSession.delete, force=options.force)
+        work = functools.partial(Session.delete, force=options.force)
         codes.append(carry_out(settings, options, work, None, without_types=options.force))
     return max(codes)
 
@@ -227,7 +218,7 @@ def delete(options: argparse.Namespace) -> int:
 def carry_out(
     settings: Settings,
     options: argparse.Namespace,
-    work: Callable[[ArchivingSession], object],
+    work: Callable[[Session], object],
     definition: Definition | None,
     *,
     without_types: bool = False,

@@ -25,7 +25,6 @@ from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import deployments
 from heat_config_stack.lifecycle.live import Stack, World
 from heat_config_stack.lifecycle.session import Session, damaged, definition_of
-from heat_config_stack.lifecycle.snapshots import ArchivingSession
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import FAILED, DeploymentRecord, StackRecord
 from heat_config_stack.records.store import FILE, Store
@@ -177,7 +176,7 @@ def work(
     without_types: bool = False,
     user_data: bool = False,
     definition: Definition | None = None,
-) -> Iterator[ArchivingSession]:
+) -> Iterator[Session]:
     """Open a stack for work, which may be a new one. Raises LockedError, StateError, UsageError.
 
     With `user_data`, the scripts in the user data of new servers are carried out.
@@ -200,7 +199,7 @@ def work(
         machine = _Watched(folder, settings, view, limit)
         ending.callback(machine.close)
         machine.tidy()
-        opened = ArchivingSession(
+        opened = Session(
             folder,
             all_types,
             machine,

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from heat_config_agent.diagnostics.kinds import is_packed
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.settings.in_force import policy_in_force
 from heat_config_hooks.files import take
 from heat_config_hooks.values import dataclass
-from heat_config_stack.cli.languages import is_packed
 
 if TYPE_CHECKING:
     from heat_config_agent.signing.gate import Gate

@@ -11,7 +11,7 @@ from heat_config_agent.cli import terminal
 from heat_config_stack.cli.stack import layout
 
 if TYPE_CHECKING:
-    from heat_config_stack.cli.stack.graph import Node
+    from heat_config_stack.cli.stack.layout import Node
     from heat_config_stack.cli.stack.timeline import Span
 
 _TEXT, _BOLD = 7.2, 8.2

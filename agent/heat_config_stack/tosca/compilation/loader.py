@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -38,7 +37,7 @@ from heat_config_stack.tosca.language import values
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import parsed
-from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.service import Node, Service, mapped_to
 from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 
 MOST_SUBSTITUTED = 2_000
@@ -212,9 +211,8 @@ class _Loading:
         )
         if self.topology.mistakes:
             raise Invalid(ordered(self.topology.mistakes), made.conceal)
-        if not re.fullmatch(r"[a-zA-Z][a-zA-Z0-9_.-]{0,254}", self.identity.name):
-            hint = 'it begins with a letter, and has at most 255 letters, digits, "_", "-" and "."'
-            raise Invalid([Mistake(f"Invalid stack name {self.identity.name}", (), None, hint, "stack")], made.conceal)
+        if self.identity.mistake is not None:
+            raise Invalid([self.identity.mistake], made.conceal)
         return replace(made, warnings=tuple(warning.concealed(made.conceal.text) for warning in made.warnings))
 
     def _built(self, inputs: Values) -> Layer:
@@ -318,7 +316,7 @@ class _Loading:
         mapping = (inner.content.get("substitution_mappings") or {}).get("properties") or {}
         source: dict[str, str] = {}
         for name, entry in mapping.items():
-            mapped = entry.get("mapping") if isinstance(entry, dict) else entry
+            mapped = mapped_to(entry)
             if isinstance(mapped, str):
                 source[mapped] = name
             elif isinstance(mapped, list) and len(mapped) == 1:
