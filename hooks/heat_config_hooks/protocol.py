@@ -296,6 +296,8 @@ def left_out(request: Request, elsewhere: str = "; it is in $HEAT_INPUTS_FILE") 
         why = f"that variable affects {program}" if program else ""
         if not why and not request.may_be_variable(name):
             why = "the signed config does not declare it"
+        if not why and isinstance(value, str) and len(name) + 1 + len(value) > MAX_VARIABLE:
+            why = f"no variable is longer than {MAX_VARIABLE} bytes"
         if why:
             sentences.append(f"the input {name} is not in the environment, because {why}{elsewhere}")
     return tuple(sentences)

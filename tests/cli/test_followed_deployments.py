@@ -82,6 +82,13 @@ def test_followed_deployment_has_a_log_and_facts(site: Machine, wanted: str) -> 
     assert "site/motd" in agent(site, "show", word).out
 
 
+def test_wait_knows_followed_deployments(site: Machine) -> None:
+    """It says how they have ended."""
+    done = agent(site, "wait", "site/motd", "--timeout", "0")
+    assert (done.code, done.out) == (0, "motd (CREATE): ok\n")
+    assert agent(site, "wait", "site/banner", "--timeout", "0").code == 1
+
+
 @pytest.mark.parametrize(
     ("wanted", "hint"),
     [("site/modt", "did you mean site/motd?"), ("sight/motd", "did you mean site/motd?"), ("zzz", "shows all of them")],

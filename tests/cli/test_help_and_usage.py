@@ -57,7 +57,13 @@ def test_bad_usage_of_the_agent_is_told(machine: Machine, arguments: list[str]) 
 
 @pytest.mark.parametrize(
     ("word", "hint"),
-    [("statsu", "did you mean `heat-config-agent status`?"), ("nonsense", "`heat-config-agent --help` lists all")],
+    [
+        ("statsu", "did you mean `heat-config-agent status`?"),
+        ("apply", "did you mean `heat-config-apply`?"),
+        ("validate", "did you mean `heat-config-agent template validate`?"),
+        ("list", "did you mean `heat-config-agent status`?"),
+        ("nonsense", "`heat-config-agent --help` lists all"),
+    ],
 )
 def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint: str) -> None:
     """An unknown command is one sentence with the command that was probably meant."""
@@ -65,6 +71,46 @@ def test_a_command_that_does_not_exist_is_told(machine: Machine, word: str, hint
 
     assert (done.code, done.out) == (2, "")
     assert done.err == f"error: there is no command {word!r} ({hint})\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("heat-config-agent status --jsno", "there is no option --jsno (did you mean --json?)"),
+        ("heat-config-agent stack show web --jsno", "there is no option --jsno (did you mean --json?)"),
+        ("heat-config-apply x.yaml --parametr a=1", "there is no option --parametr (did you mean --parameter?)"),
+        ("heat-config-agent stack lst", "invalid choice: 'lst' (did you mean list?)"),
+        ("heat-config-agent template validte", "invalid choice: 'validte' (did you mean validate?)"),
+    ],
+)
+def test_misspelt_option_or_command_has_a_hint(machine: Machine, line: str, sentence: str) -> None:
+    """The sentence has the word that was meant, at every level."""
+    program, *words = line.split()
+    done = run(machine, program, *words)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.splitlines()[-1].endswith(sentence), done.err
+
+
+def test_dry_run_and_plan_are_the_same(machine: Machine) -> None:
+    """Both names are known to documents, to templates, and to `stack create`."""
+    document = machine.write([{"name": "a", "group": "script", "config": "true"}])
+    template = machine.folder / "web.yaml"
+    template.write_text("heat_template_version: 2018-08-31\nresources: {a: {type: OS::Heat::RandomString}}\n")
+    for path in (document, template):
+        assert machine.apply(path, "--dry-run").out == machine.apply(path, "--plan").out != ""
+    words = ["stack", "create", "web", "-t", str(template), "--state-dir", str(machine.state)]
+    planned = [run(machine, "heat-config-agent", *words, option) for option in ("--dry-run", "--plan")]
+    assert [each.code for each in planned] == [0, 0]
+    assert planned[0].out == planned[1].out
+    assert not (machine.state / "stacks").exists()
+
+
+def test_missing_state_directory_is_named(machine: Machine) -> None:
+    """A misspelt directory is not mistaken for one without deployments."""
+    assert machine.agent("status").out == f"no deployments yet in {machine.state}, which does not exist\n"
+    assert run(machine, "heat-config-agent", "policy").out == run(machine, "heat-config-agent", "policy", "explain").out
+    paused = machine.agent("pause")
+    assert (paused.code, paused.out.startswith("paused: no reason is given; ")) == (0, True)
 
 
 def test_a_long_list_of_choices_is_left_to_the_help(machine: Machine) -> None:

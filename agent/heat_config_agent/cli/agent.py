@@ -64,8 +64,30 @@ def main(arguments: Sequence[str]) -> int:
     return code
 
 
+_ELSEWHERE = {
+    "apply": "heat-config-apply",
+    "plan": "heat-config-apply --plan",
+    "list": "heat-config-agent status",
+    "ls": "heat-config-agent status",
+    "ps": "heat-config-agent status",
+    "logs": "heat-config-agent log",
+    "help": "heat-config-agent --help",
+    "version": "heat-config-agent --version",
+    "validate": "heat-config-agent template validate",
+    "delete": "heat-config-agent stack delete",
+    "create": "heat-config-agent stack create",
+    "update": "heat-config-agent stack update",
+    "start": "systemctl start heat-config-agent",
+    "stop": "systemctl stop heat-config-agent",
+    "restart": "systemctl restart heat-config-agent",
+}
+"""Command of other programs → the command here."""
+
+
 def _alternatives(word: str) -> str:
     """Return the command that was probably meant, or how to list all commands."""
+    if word in _ELSEWHERE:
+        return f"did you mean `{_ELSEWHERE[word]}`?"
     near = closest(word, COMMANDS)
     return f"did you mean `heat-config-agent {near}`?" if near else "`heat-config-agent --help` lists all"
 

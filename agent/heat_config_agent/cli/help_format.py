@@ -6,6 +6,8 @@ import argparse
 import re
 import textwrap
 
+from heat_config_hooks.words import closest
+
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
@@ -23,14 +25,38 @@ _MANY = 60
 
 
 class Parser(argparse.ArgumentParser):
-    """Names the help instead of a long list of choices."""
+    """Names the word that was meant, and the help instead of a long list of choices."""
 
     def error(self, message: str) -> NoReturn:
         """Print what is wrong with the command line, and exit."""
-        start, choices, _ = message.partition(" (choose from ")
-        if choices and len(message) - len(start) > _MANY:
+        start, choices, rest = message.partition(" (choose from ")
+        word = re.search(r"invalid choice: '([^']*)'", start)
+        near = closest(word[1], re.findall(r"[\w-]+", rest)) if choices and word else ""
+        if near:
+            message = f"{start} (did you mean {near}?)"
+        elif choices and len(message) - len(start) > _MANY:
             message = f"{start} (`{self.prog} --help` lists all)"
+        elif option := self._misspelt(message):
+            self.exit(2, f"{self.prog}: error: {option}\n")
         super().error(message)
+
+    def _misspelt(self, message: str) -> str:
+        """Return a sentence about an unknown option that is close to a known one; empty if there is none."""
+        _, unknown, rest = message.partition("unrecognized arguments: ")
+        word = rest.split()[0].partition("=")[0] if unknown and rest.split() else ""
+        near = closest(word, _options(self)) if word.startswith("--") else ""
+        return f"there is no option {word} (did you mean {near}?)" if near else ""
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """Return the long options of a parser and of the commands below it."""
+    names: list[str] = []
+    for action in parser._actions:  # noqa: SLF001  # argparse has no public list of them
+        names += [option for option in action.option_strings if option.startswith("--")]
+        if isinstance(action.choices, dict):
+            for inner in action.choices.values():
+                names += _options(inner)
+    return names
 
 
 class HelpFormatter(argparse.HelpFormatter):

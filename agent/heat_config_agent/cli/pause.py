@@ -44,7 +44,9 @@ def add(commands: state_options.Commands) -> None:
     """Declare the commands."""
     paused = _STATE_EXIT_CODES.format(well="the agent is paused")
     parser = state_options.command(commands, "pause", "begin nothing new until resume", _PAUSE, epilog=paused)
-    parser.add_argument("--reason", required=True, metavar="TEXT", help="the reason, which status and doctor show")
+    parser.add_argument(
+        "--reason", default="no reason is given", metavar="TEXT", help="the reason, which status and doctor show"
+    )
     _FOR.add(parser)
     parser.set_defaults(run=pause)
     resumed = _STATE_EXIT_CODES.format(well="the agent is not paused, or no longer")

@@ -6,9 +6,6 @@ when there is a stack to look at; the agent carries out documents without it.
 
 from __future__ import annotations
 
-from heat_config_agent.state import followed
-from heat_config_hooks.values import replace
-
 TYPE_CHECKING = False  # as typing has it, which takes long to load
 if TYPE_CHECKING:
     import argparse
@@ -46,9 +43,13 @@ def names(state: Path) -> Sequence[str]:
     return listing.names(state)
 
 
-def failures(settings: Settings) -> dict[str, str]:
-    """Return stack → why it has failed, for the stacks whose last action has failed or whose records are damaged."""
+def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
+
+    A stack has failed if its last action has, or if its records are damaged.
+    """
     reasons: dict[str, str] = {}
+    interrupted: dict[str, str] = {}
     for name in names(settings.state):
         stack = kept(settings.state, name)
         if stack is None or stack.blank:
@@ -59,13 +60,20 @@ def failures(settings: Settings) -> dict[str, str]:
             from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
             reasons[name] = sessions.why_failed(settings, name)
-    return reasons
+        elif stack.record.status == "IN_PROGRESS":
+            from heat_config_stack.cli.stack import values  # noqa: PLC0415
+
+            if sentence := values.interrupted(settings, stack.record):
+                interrupted[name] = sentence
+    return reasons, interrupted
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not (settings.state / followed.FOLDER).is_dir():  # most machines follow nothing
+    if not (settings.state / "follow").is_dir():  # most machines follow nothing
         return []
+    from heat_config_agent.state import followed  # noqa: PLC0415
+    from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
     records = [each for each in followed.records(settings.state) if not names or each.name in names]

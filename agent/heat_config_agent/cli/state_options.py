@@ -28,7 +28,12 @@ CONFIG = Option("--config", "read the settings from this file only", "FILE", rea
 """The option that names the file of settings."""
 
 STATE = (
-    Option("--state-dir", "the state directory (default /var/lib/heat-config-agent)", "DIR", read=Path),
+    Option(
+        "--state-dir",
+        "the state directory (default /var/lib/heat-config-agent, of users ~/.local/state/heat-config-agent)",
+        "DIR",
+        read=Path,
+    ),
     CONFIG,
 )
 """The options that name the state directory."""

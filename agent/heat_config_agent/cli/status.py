@@ -32,6 +32,9 @@ exit codes:
   2  bad usage or configuration
 """
 
+_LONGEST_NAME = 80
+"""Columns of a name in a table: a longer one leaves out its middle."""
+
 _STYLES = {
     State.REBOOT: "warn",
     State.RETRY: "warn",
@@ -86,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     records = stack_package.followed_records(settings)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
-    failed_stacks = stack_package.failures(settings)
+    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere]
@@ -113,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
             "followed": [followed.values(record) for record in records],
             "stacks": stacks,
             "failed_stacks": failed_stacks,
+            "interrupted_stacks": interrupted_stacks,
         }
         terminal.say(json.dumps(value))
         return code
@@ -135,9 +139,12 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
     for line in failed_stack_lines:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
+    for line in interrupted_stacks.values():
+        terminal.say(terminal.styled(terminal.line(line), "warn"))
     if not all_rows and not skipped:
         if not stacks:
-            terminal.say(f"no deployments yet in {state}")
+            missing = "" if state.is_dir() else ", which does not exist"
+            terminal.say(terminal.line(f"no deployments yet in {state}{missing}"))
             if elsewhere_hint:
                 terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
         return ExitCode.OK
@@ -187,7 +194,7 @@ def _show_deployments(shown: Sequence[_Row], skipped: Sequence[Mapping[str, obje
     rows: list[tuple[str, ...]] = [("NAME", "ID", "ACTION", "TOOL", "STATE", "SINCE", "DETAILS")]
     rows += [
         (
-            each.title,
+            terminal.squeezed(terminal.line(each.title), _LONGEST_NAME),
             (each.entry.id or each.entry.key)[:36],
             each.entry.action or "-",
             each.entry.tool or "-",

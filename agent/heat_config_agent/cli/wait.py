@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
     if options.stack:
         look = _stack(settings.state, options.stack, action)
     else:
-        look = _deployments(settings.state, options.id or "", action, settings.followed)
+        look = _deployments(*_named(settings.state, options.id or ""), action, settings.followed)
         if lock.holder(settings.state) is None:
             elsewhere = agents.hint(settings.state, settings.options, os.environ, "wait")
             if elsewhere:
@@ -119,6 +119,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         terminal.say(terminal.line(view.line), error=view.code != ExitCode.OK)
     return view.code
+
+
+def _named(state: Path, wanted: str) -> tuple[Path, str]:
+    """Return the state directory of a deployment and its name in it: `NAME/DEPLOYMENT` is of a followed document."""
+    source, slash, rest = wanted.partition("/")
+    if not slash or source not in dict(followed.documents(state)) or named.matching(journal.read(state), wanted):
+        return state, wanted
+    return followed.document(state, source), rest
 
 
 def _say_new(obstacles: list[str], said: list[str]) -> list[str]:

@@ -45,7 +45,8 @@ def add(commands: state_options.Commands) -> None:
         description=(__doc__ or "").partition(": ")[2],
         formatter_class=HelpFormatter,
     )
-    inner = parser.add_subparsers(metavar="COMMAND", title="commands", required=True)
+    parser.set_defaults(run=run, config=None, state_dir=None, json=False)
+    inner = parser.add_subparsers(metavar="COMMAND", title="commands (default: explain)")
     explain = state_options.command(
         inner, "explain", "show the rules, and what they refuse today", _EXPLAIN, epilog=_EXIT_CODES
     )

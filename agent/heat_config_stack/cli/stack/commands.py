@@ -115,7 +115,9 @@ def _add_wanted(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--user-data", action="store_true", help="carry out the scripts in the user_data of servers, once"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the change of each resource, and do nothing")
+    parser.add_argument(
+        "--dry-run", "--plan", action="store_true", help="show the change of each resource, and do nothing"
+    )
 
 
 def _add_rollback(parser: argparse.ArgumentParser) -> None:

@@ -101,9 +101,10 @@ class _SubstitutionCheck:
             problem = f"{node.name} has no {'capability' if section == 'capabilities' else 'requirement'} {entry[1]}"
             self.report.wrong(problem, path, self.report.nearest(entry[1], defined), code="mapping-unknown")
         elif outer is not None:
-            own, wanted = (
-                (inner.type, outer.type) if section == "capabilities" else (inner.capability, outer.capability)
-            )
+            if section == "capabilities":
+                own, wanted = inner.type, outer.type
+            else:
+                own, wanted = inner.capability, outer.capability
             if own is not None and wanted is not None and not own.may_be(wanted):
                 problem = f"{entry[1]} of {node.name} is of the type {own.name}, which is not derived of {wanted.name}"
                 self.report.wrong(problem, path, code="mapping-unfit")
@@ -142,8 +143,13 @@ class _SubstitutionCheck:
             functions.check(entry, path, self.scope)
             if definition is not None:
                 values.check(entry, definition.schema, path, self.report)
-        if is_constant or not isinstance(entry, list) or not all(isinstance(part, str) for part in entry) or not entry:
+        if is_constant or not isinstance(entry, list) or not entry:
             return
+        if all(isinstance(name, str) for name in entry):
+            self._check_names(section, entry, path)
+
+    def _check_names(self, section: str, entry: list[str], path: Path) -> None:
+        """Check `[NAME]` of an input or an output, `[NODE, NAME]` and `[NODE, CAPABILITY, NAME]`."""
         if len(entry) == 1:
             parameters = self.service.inputs if section == "properties" else self.service.outputs
             if entry[0] not in parameters:
@@ -154,7 +160,9 @@ class _SubstitutionCheck:
         node = self._node(entry[0], path)
         if node is None or not node.is_known or node.type is None or len(entry) > 3:
             return
-        names = {**node.type.properties, **(node.type.attributes if section == "attributes" else {})}
+        names = {**node.type.properties}
+        if section == "attributes":
+            names.update(node.type.attributes)
         if len(entry) == 3:
             capability = node.type.capabilities.get(entry[1])
             if capability is None:

@@ -212,7 +212,9 @@ def check_interfaces(
         for key, value in shared.items():
             functions.check(value, (*here, "inputs", key), scope)
         if interface is not None and interface.definition is not None and "inputs" in assigned:
-            elsewhere = {key: None for _, of, _ in operations(assigned, here) for key in of.get("inputs") or ()}
+            elsewhere: dict[str, Json] = {}
+            for _, of, _ in operations(assigned, here):
+                elsewhere.update(dict.fromkeys(of.get("inputs") or ()))
             _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
         for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
             scope.report.wrong(f"an interface of a template has no keyname {key}", (*here, key), code="key-unknown")

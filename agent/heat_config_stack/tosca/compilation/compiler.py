@@ -392,7 +392,8 @@ class Compiler:
             value = self._value_of_property(target, name)
             if value is not None:
                 properties[name] = value
-        return {"runs": [run for run in runs if run.resource not in self._added(target)], "properties": properties}
+        added = self._added(target)
+        return {"runs": [run for run in runs if run.resource not in added], "properties": properties}
 
     def _added(self, target: Part) -> set[str]:
         return {pair.name for pair in self.lines.get(target.name, ()) if pair.kind == "add"}

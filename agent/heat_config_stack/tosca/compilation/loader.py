@@ -37,7 +37,7 @@ from heat_config_stack.tosca.language import values
 from heat_config_stack.tosca.language.report import Report
 from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import parsed
-from heat_config_stack.tosca.topology.service import Node, Service
+from heat_config_stack.tosca.topology.service import Node, Service, mapped_to
 from heat_config_stack.tosca.topology.topology import Layer, Part, Surroundings, Topology, Values
 
 MOST_SUBSTITUTED = 2_000
@@ -316,7 +316,7 @@ class _Loading:
         mapping = (inner.content.get("substitution_mappings") or {}).get("properties") or {}
         source: dict[str, str] = {}
         for name, entry in mapping.items():
-            mapped = entry.get("mapping") if isinstance(entry, dict) else entry
+            mapped = mapped_to(entry)
             if isinstance(mapped, str):
                 source[mapped] = name
             elif isinstance(mapped, list) and len(mapped) == 1:

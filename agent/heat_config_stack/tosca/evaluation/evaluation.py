@@ -13,6 +13,7 @@ from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
 from heat_config_stack.tosca.language.types import PropertyDefinition
 from heat_config_stack.tosca.language.values import is_call
+from heat_config_stack.tosca.topology.service import mapped_to
 from heat_config_stack.tosca.topology.topology import Layer, Link, Part, capability_of
 
 Subject = Part | Link
@@ -95,12 +96,13 @@ class Evaluator:
     def _from_outside(self, part: Part, path: tuple[str, ...]) -> Tree:
         """Return the value that a substitution mapping gives to a property of an inner node."""
         outer = part.layer.outer
-        if outer is not None:
-            for name, entry in (part.layer.mapping.get("properties") or {}).items():
-                mapped = entry.get("mapping") if isinstance(entry, dict) else entry
-                if isinstance(mapped, list) and len(mapped) > 1 and (*mapped,) == (part.template.name, *path):
-                    value = self.property_value(outer, name)
-                    return NOTHING if value is None else value
+        if outer is None:
+            return NOTHING
+        place = [part.template.name, *path]
+        for name, entry in (part.layer.mapping.get("properties") or {}).items():
+            if mapped_to(entry) == place:
+                value = self.property_value(outer, name)
+                return NOTHING if value is None else value
         return NOTHING
 
     def capability_value(self, part: Part, capability: str, name: str) -> Tree:

@@ -217,8 +217,9 @@ class Service:
     @cached_property
     def mapped_requirements(self) -> frozenset[tuple[str, str]]:
         """The requirements that the node in whose place it stands fulfils: a node and a name each (section 3.7.10)."""
-        mapping: Mapping[str, Json] = (self.content.get("substitution_mappings") or {}).get("requirements") or {}
-        entries = [entry.get("mapping") if isinstance(entry, dict) else entry for entry in mapping.values()]
+        content = self.content.get("substitution_mappings") or {}
+        mapping: Mapping[str, Json] = content.get("requirements") or {}
+        entries = [mapped_to(entry) for entry in mapping.values()]
         pairs = (entry for entry in entries if isinstance(entry, list) and len(entry) == 2)
         return frozenset((str(node), str(name)) for node, name in pairs)
 
@@ -282,6 +283,11 @@ class Service:
         else:
             described.type = requirement.named_type if name is not None else requirement.relationship_type
         return described
+
+
+def mapped_to(entry: Json) -> Json:
+    """Return the value that an entry of a substitution mapping leads to; it may stand under `mapping`."""
+    return entry.get("mapping") if isinstance(entry, dict) else entry
 
 
 def _merged(original: Mapping[str, Json], content: Mapping[str, Json]) -> Mapping[str, Json]:

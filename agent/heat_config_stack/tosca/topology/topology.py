@@ -16,7 +16,7 @@ from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
 from heat_config_stack.tosca.language.types import CapabilityDefinition, Type
 from heat_config_stack.tosca.topology import filters, requirements
-from heat_config_stack.tosca.topology.service import Node, Requirement, Service
+from heat_config_stack.tosca.topology.service import Node, Requirement, Service, mapped_to
 from heat_config_stack.tosca.topology.templates import Relationship, Template, variable
 
 COMPUTE = "tosca.nodes.Compute"
@@ -253,8 +253,10 @@ class Topology:
         requirements: dict[str, list[tuple[Requirement, Part]]] = {}
         around = self._outer_requirements(outer)  # the substituted node may be within another one
         for name, entry in (part.layer.mapping.get("requirements") or {}).items():
-            mapped = entry.get("mapping") if isinstance(entry, dict) else entry
-            if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] != part.template.name:
+            mapped = mapped_to(entry)
+            if not isinstance(mapped, list) or len(mapped) != 2:
+                continue
+            if mapped[0] != part.template.name:
                 continue
             for requirement in outer.template.requirements:
                 target = self._target(requirement, outer) if requirement.name == name else None
@@ -325,8 +327,10 @@ class Topology:
         """Return the inner node and its capability to which a relationship to a substituted node leads."""
         while target.inner is not None:
             entry = (target.inner.mapping.get("capabilities") or {}).get(capability)
-            mapped = entry.get("mapping") if isinstance(entry, dict) else entry
-            if not isinstance(mapped, list) or len(mapped) != 2 or mapped[0] not in target.inner.parts:
+            mapped = mapped_to(entry)
+            if not isinstance(mapped, list) or len(mapped) != 2:
+                break
+            if mapped[0] not in target.inner.parts:
                 break
             target = target.inner.parts[mapped[0]]
             capability = mapped[1]
@@ -393,7 +397,11 @@ def _relationship(requirement: Requirement) -> Relationship:
     relationship = requirement.relationship
     if relationship is not None and relationship.type is not None:
         return relationship
-    content, path = (relationship.content, relationship.path) if relationship is not None else ({}, requirement.path)
+    content: Mapping[str, Json] = {}
+    path = requirement.path
+    if relationship is not None:
+        content = relationship.content
+        path = relationship.path
     made = Relationship(requirement.name, content, requirement.node.document, path, requirement.definition)
     made.type = requirement.relationship_type
     return made
