@@ -27,6 +27,34 @@ _LOOKING = re.compile(
 _SECONDS = 30.0
 """For how long."""
 
+_LEFT = ("/var/lib/heat-config*", "/run/heat-config*", "/etc/heat-config-agent", "/usr/libexec/heat-config*")
+"""Folders that an agent, this one or an older one, may have left on the machine of the tests."""
+
+_WITHOUT = """
+for place; do
+    shift
+    [ "$place" != -- ] || break
+    mount -t tmpfs -o mode=755 tmpfs /mnt
+    for each in "${place%/*}"/*; do
+        name=${each##*/}
+        case $name in ${place##*/}) continue ;; esac
+        if [ -L "$each" ]; then
+            cp --no-dereference "$each" "/mnt/$name"
+        elif [ -d "$each" ]; then
+            mkdir "/mnt/$name"
+            mount --rbind "$each" "/mnt/$name"
+        elif [ -f "$each" ]; then
+            touch "/mnt/$name"
+            mount --bind "$each" "/mnt/$name"
+        fi
+    done
+    mount --rbind /mnt "${place%/*}"
+    umount --lazy /mnt
+done
+exec "$@"
+"""
+"""Runs a command that does not see some folders: in the place of each parent is all else that is in it."""
+
 
 class Places:
     """The places of one page, each made when it is first needed."""
@@ -110,7 +138,7 @@ class Places:
         if command.prompt == "#":
             line = f"cd /root/heat-config-agent && exec 2>&1 && {command.line}"
             return self.machine.run("sh", "-c", line, seconds=120)
-        before = Unprivileged.before if os.geteuid() == 0 else ()
+        before = (*_as_on_a_new_machine(), *Unprivileged.before) if os.geteuid() == 0 else ()
         home = self.checkout.parent / "home"
         # What pip is told about mirrors and certificates is the machine's affair.
         kept = {name: value for name, value in os.environ.items() if name.startswith("PIP_") or name.endswith("_proxy")}
@@ -126,6 +154,12 @@ class Places:
             check=False,
         )
         return Done(done.returncode, done.stdout, done.stderr)
+
+
+def _as_on_a_new_machine() -> tuple[str, ...]:
+    """Return the command by which a reader's commands do not see what an agent has left here; none for nothing."""
+    left = [place for place in _LEFT if any(Path("/").glob(place.lstrip("/")))]
+    return ("unshare", "--mount", "sh", "-ec", _WITHOUT, "sh", *left, "--") if left else ()
 
 
 def copy_checkout(folder: Path) -> None:

@@ -89,14 +89,16 @@ def test_every_type_and_property_is_described() -> None:
         assert all(part["description"] for part in described.values()), name
 
 
-def test_templates_that_heat_accepts_are_valid() -> None:
-    """The schema accepts each valid case, with the exceptions above."""
+@pytest.mark.parametrize("step", [10, pytest.param(1, marks=pytest.mark.slow)])
+def test_templates_that_heat_accepts_are_valid(step: int) -> None:
+    """The schema accepts each valid case, with the exceptions above; `make test` has every tenth."""
     refused = {}
-    for path in sorted(CASES.glob("*.yaml")):
+    paths = sorted(CASES.glob("*.yaml"))[::step]
+    for path in paths:
         case = yaml.load(path.read_text("utf-8"), Loader=LOADER)  # noqa: S506  # one of the safe ones
         if json.loads(case["expect_json"]).get("outcome") == "ok" and (found := wrong(content(case["template"]))):
             refused[path.stem] = found
-    assert refused.keys() == REFUSED.keys(), refused
+    assert refused.keys() == REFUSED.keys() & {path.stem for path in paths}, refused
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -31,8 +31,16 @@ def test_of_a_daemon(daemon, machine):
 """A test whose daemon, run and process of the run do not end by themselves, nor by a gentle signal."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: signal.Signals(number).name)
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("workers", "number"),
+    [
+        pytest.param(0, signal.SIGTERM, marks=pytest.mark.slow),
+        pytest.param(0, signal.SIGKILL, marks=pytest.mark.slow),
+        pytest.param(1, signal.SIGTERM, marks=pytest.mark.slow),
+        (1, signal.SIGKILL),
+    ],
+    ids=lambda value: signal.Signals(value).name if isinstance(value, signal.Signals) else str(value),
+)
 def test_a_killed_run_leaves_no_process(tmp_path: Path, number: int, workers: int) -> None:
     """The daemon, its run, the loaded process and what the run has started end with the process of pytest."""
     test, folder = tmp_path / "test_stubborn.py", tmp_path / "inner"

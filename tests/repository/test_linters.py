@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.takes(150)
+pytestmark = pytest.mark.apart
 
 ROOT = Path(__file__).parents[2]
 
@@ -20,7 +20,8 @@ ROOT = Path(__file__).parents[2]
     [
         pytest.param(["ruff", "check"], id="ruff-check"),
         pytest.param(["ruff", "format", "--check"], id="ruff-format"),
-        pytest.param(["mypy"], id="mypy"),
+        # `make lint` runs it, too.
+        pytest.param(["mypy"], id="mypy", marks=[pytest.mark.slow, pytest.mark.takes(150)]),
     ],
 )
 def test_the_code_is_clean(command: list[str]) -> None:

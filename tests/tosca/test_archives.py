@@ -124,9 +124,9 @@ def test_a_member_twice_is_refused(tmp_path: Path) -> None:
 def test_an_archive_that_is_too_large_is_refused(tmp_path: Path) -> None:
     """The sizes that it has when unpacked count, before anything is unpacked."""
     path = tmp_path / "a.csar"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file, file.open("x", "w", force_zip64=True) as member:
-        for _ in range(1025):
-            member.write(bytes(1024**2))
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("x", bytes(1024**2))
+        file.getinfo("x").file_size = 1025 * 1024**2  # as its directory then says
     assert codes(check(path)) == ["archive"]
 
 

@@ -65,11 +65,12 @@ def steps_of(case: Exported, name: str) -> list[dict[str, Any]]:
 
 
 NAMES = sorted(each.name for each in CASES.iterdir() if each.name not in DIFFERENT)
-DEPLOYED = [(name, ("--deployed",)) for name in ("08-substitution", "10-update")]
-SCRIPTS = [(name, ("--tool", "script")) for name in ("03-inputs", "05-archive", "10-update", "15-python")]
+DEPLOYED = [("08-substitution", ("--deployed",))]
+SCRIPTS = [(name, ("--tool", "script")) for name in ("03-inputs", "05-archive", "15-python")]
+LONG = [pytest.param("10-update", forms, marks=pytest.mark.slow) for forms in (("--deployed",), ("--tool", "script"))]
 
 
-@pytest.mark.parametrize(("name", "forms"), [*((name, ()) for name in NAMES), *DEPLOYED, *SCRIPTS])
+@pytest.mark.parametrize(("name", "forms"), [*((name, ()) for name in NAMES), *DEPLOYED, *SCRIPTS, *LONG])
 def test_an_exported_service_does_the_same(machine: Machine, name: str, forms: tuple[str, ...]) -> None:
     """Step by step: the same lines and the same outputs."""
     case = Exported(CASES / name, machine)

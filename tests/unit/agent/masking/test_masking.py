@@ -243,7 +243,7 @@ TEXTS: dict[str, Callable[[list[str], int], str]] = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-@pytest.mark.parametrize("alike", ["", "the same beginning of all: "])
+@pytest.mark.parametrize("alike", ["", pytest.param("the same beginning of all: ", marks=pytest.mark.slow)])
 def test_the_time_grows_with_text_and_secrets_and_not_with_their_product(
     text: Callable[[list[str], int], str], alike: str
 ) -> None:
