@@ -182,7 +182,7 @@ resources:
 """
     expected = [
         "parameters.b.type: Invalid type (strin) (did you mean string?)",
-        "resources.x.properties: Unknown Property flavour (did you mean flavor?)",
+        "resources.x.properties: Unknown Property flavour",
         "resources.x.properties.flavor: The Parameter (aa) was not provided.",
         "resources.y.type: The Resource Type (OS::Nova::Servr) could not be found. (did you mean OS::Nova::Server?)",
         "resources.z.properties.value.get_attr: The Referenced Attribute (x adresses) is incorrect.",
