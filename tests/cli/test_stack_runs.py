@@ -76,13 +76,15 @@ def test_abandoned_stack_has_ended_its_runs(machine: Machine) -> None:
 
 
 def test_interrupted_stack_is_shown_with_the_command_that_continues_it(machine: Machine) -> None:
-    """In the list and by show."""
+    """In the list, by show and by the agent's status."""
     pid = interrupted(machine)
     try:
         why = "the CREATE of s was interrupted: `heat-config-agent stack update --existing s"
         assert why in stack(machine, "list").out
         assert why in stack(machine, "show", "s").out
         assert json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
+        assert why in machine.agent("status").out
+        assert machine.agent("status", "--json").json["interrupted_stacks"]["s"].startswith(why)
     finally:
         os.kill(pid, signal.SIGKILL)
     assert stack(machine, "delete", "s", "--yes").code == 0

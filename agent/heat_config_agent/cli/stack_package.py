@@ -43,9 +43,13 @@ def names(state: Path) -> Sequence[str]:
     return listing.names(state)
 
 
-def failures(settings: Settings) -> dict[str, str]:
-    """Return stack → why it has failed, for the stacks whose last action has failed or whose records are damaged."""
+def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
+    """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
+
+    A stack has failed if its last action has, or if its records are damaged.
+    """
     reasons: dict[str, str] = {}
+    interrupted: dict[str, str] = {}
     for name in names(settings.state):
         stack = kept(settings.state, name)
         if stack is None or stack.blank:
@@ -56,7 +60,12 @@ def failures(settings: Settings) -> dict[str, str]:
             from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
             reasons[name] = sessions.why_failed(settings, name)
-    return reasons
+        elif stack.record.status == "IN_PROGRESS":
+            from heat_config_stack.cli.stack import values  # noqa: PLC0415
+
+            if sentence := values.interrupted(settings, stack.record):
+                interrupted[name] = sentence
+    return reasons, interrupted
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:

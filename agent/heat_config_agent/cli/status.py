@@ -89,7 +89,7 @@ def run(options: argparse.Namespace) -> int:
     records = stack_package.followed_records(settings)
     refused = [record.problem for record in records if record.problem]
     stacks = stack_package.names(state)
-    failed_stacks = stack_package.failures(settings)
+    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     replaced = replacement.replacements(entries)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere]
@@ -116,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
             "followed": [followed.values(record) for record in records],
             "stacks": stacks,
             "failed_stacks": failed_stacks,
+            "interrupted_stacks": interrupted_stacks,
         }
         terminal.say(json.dumps(value))
         return code
@@ -138,6 +139,8 @@ def run(options: argparse.Namespace) -> int:
         terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
     for line in failed_stack_lines:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
+    for line in interrupted_stacks.values():
+        terminal.say(terminal.styled(terminal.line(line), "warn"))
     if not all_rows and not skipped:
         if not stacks:
             missing = "" if state.is_dir() else ", which does not exist"
