@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 from collections.abc import Iterator
+
+from heat_config_agent.model.waking import Waker
 
 _HEEDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
@@ -16,31 +17,29 @@ class Wakeup:
     def __init__(self) -> None:
         """Begin with no signals; they are collected only while `listening`."""
         self._received: set[int] = set()
-        self._pipe = -1
+        self._waker: Waker | None = None
 
     @contextlib.contextmanager
     def listening(self) -> Iterator[int]:
         """Collect signals while the context lasts; yield a descriptor that is readable when one has arrived."""
-        self._pipe, waker = os.pipe()
-        for descriptor in (self._pipe, waker):
-            os.set_blocking(descriptor, False)
-        earlier_waker = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        self._waker = Waker()
+        earlier_descriptor = signal.set_wakeup_fd(self._waker.writer, warn_on_full_buffer=False)
         handlers = {
             number: signal.signal(number, lambda received, _: self._received.add(received)) for number in _HEEDED
         }
         try:
-            yield self._pipe
+            yield self._waker.fileno()
         finally:
-            signal.set_wakeup_fd(earlier_waker)
+            signal.set_wakeup_fd(earlier_descriptor)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            os.close(self._pipe)
-            os.close(waker)
+            self._waker.close()
+            self._waker = None
 
     def drain(self) -> None:
         """Empty the pipe, so that the next signal wakes the loop. Look for signals after this, or one may be missed."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._pipe, 4096)
+        if self._waker is not None:
+            self._waker.drain()
 
     @property
     def interrupted(self) -> bool:

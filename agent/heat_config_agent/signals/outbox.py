@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -19,6 +18,7 @@ from urllib.parse import urlsplit
 
 from heat_config_agent.model.deployment import Target
 from heat_config_agent.model.errors import UnreachableError
+from heat_config_agent.model.waking import Waker
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_hooks.values import dataclass, replace
 
@@ -127,9 +127,7 @@ class Outbox:
         self._senders: dict[str, _Sender] = {}
         self._under_way: dict[str, _Letter] = {}
         self._done: deque[tuple[_Letter, Outcome]] = deque()
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._waker, False)
+        self._waker = Waker()
 
     def trust(self, ca_file: str | None) -> None:
         """Trust the certificates in `ca_file` from now on."""
@@ -139,7 +137,7 @@ class Outbox:
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are outcomes."""
-        return self._wake
+        return self._waker.fileno()
 
     def expect(self, target: Target) -> None:
         """Start the thread for a server during the run, because loading its modules takes as long as a short run."""
@@ -165,8 +163,7 @@ class Outbox:
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcomes since the last call."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 65536)
+        self._waker.drain()
         outcomes: list[Outcome] = []
         while self._done:
             letter, outcome = self._done.popleft()
@@ -197,8 +194,7 @@ class Outbox:
 
     def _deliver(self, letter: _Letter, outcome: Outcome) -> None:
         self._done.append((letter, outcome))
-        with contextlib.suppress(BlockingIOError):  # the pipe is full, so the reader wakes anyway
-            os.write(self._waker, b".")
+        self._waker.wake()
 
 
 class _Sender:

@@ -6,9 +6,7 @@ source is due.
 
 from __future__ import annotations
 
-import contextlib
 import enum
-import os
 import queue
 import threading
 import time
@@ -19,6 +17,7 @@ from typing import Protocol, runtime_checkable
 
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, AgentError, SourceError
+from heat_config_agent.model.waking import Waker
 from heat_config_agent.sources.base import Source
 from heat_config_agent.sources.schedule import Pace, Schedule
 from heat_config_hooks.values import dataclass, field
@@ -116,13 +115,11 @@ class Collection:
         self._stuck: dict[str, list[_Thread]] = {}
         """Threads that were abandoned during a poll, by the name of the source."""
         self._done: queue.SimpleQueue[tuple[_Thread | Hashable, object]] = queue.SimpleQueue()
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(self._waker, False)
+        self._waker = Waker()
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when there are answers."""
-        return self._wake
+        return self._waker.fileno()
 
     def use(
         self,
@@ -198,8 +195,7 @@ class Collection:
 
     def answers(self) -> list[Answer]:
         """Begin the polls that are due, and return the outcomes that have arrived."""
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 65536)
+        self._waker.drain()
         answers: list[Answer] = []
         while not self._done.empty():
             sender, outcome = self._done.get()
@@ -301,8 +297,7 @@ class Collection:
 
     def _deliver(self, sender: _Thread | Hashable, outcome: object) -> None:
         self._done.put((sender, outcome))
-        with contextlib.suppress(BlockingIOError):  # the pipe is full, so the reader will wake up
-            os.write(self._waker, b".")
+        self._waker.wake()
 
 
 class _Task(enum.Enum):

@@ -7,9 +7,7 @@ before it counts as delivered.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from heat_config_agent.engine.workplace import open_state
 from heat_config_agent.model.deployment import DELETE, TOOLLESS, Document, Result, Target
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError
+from heat_config_agent.model.waking import Waker
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.delivery import Fate, Outcome
 from heat_config_agent.state import record_file
@@ -47,15 +46,14 @@ class Inbox:
         """Give each result to `take`, with the key of the deployment. They are delivered when `are_safe` says so."""
         self._take, self._are_safe = take, are_safe
         self._accepted: list[Outcome] = []
-        self._wake, self._waker = os.pipe()
-        os.set_blocking(self._wake, False)
+        self._waker = Waker()
 
     def trust(self, ca_file: str | None) -> None:
         """Ignore the file: nothing is sent."""
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when results were accepted."""
-        return self._wake
+        return self._waker.fileno()
 
     def expect(self, target: Target) -> None:
         """Do nothing: the inbox is always ready."""
@@ -64,8 +62,7 @@ class Inbox:
         """Accept a result. It counts as delivered once the records of the stack that have it are on disk."""
         self._take(key, values)
         self._accepted.append(Outcome(key, Fate.SENT))
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._waker, b".")
+        self._waker.wake()
 
     @property
     def pending(self) -> bool:
@@ -80,15 +77,13 @@ class Inbox:
         """Return the outcomes since the last call; none while results are not on disk."""
         if not self._are_safe():
             return []
-        with contextlib.suppress(BlockingIOError):
-            os.read(self._wake, 65536)
+        self._waker.drain()
         found, self._accepted = self._accepted, []
         return found
 
     def close(self) -> None:
         """Close the inbox."""
-        os.close(self._wake)
-        os.close(self._waker)
+        self._waker.close()
 
 
 class RebootError(AgentError):
