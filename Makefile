@@ -18,7 +18,7 @@ PLACES := for each in .venv/lib/python3*/site-packages/_heat_config_agent.pth; d
 # What `make coverage` runs: the tests of single modules, and those of the commands as processes.
 MEASURED ?= tests/unit tests/cli
 
-.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference rpm rpm-bundled run table test test-all test-machine test-of tested-on torture
+.PHONY: bench clean coverage deb deb-bundled dist faults format gallery heat help lint map reference rpm rpm-bundled run table test test-agent test-all test-machine test-of tested-on torture
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 14
@@ -38,6 +38,9 @@ test: .venv/tested ## run the tests that need only .venv, ruff included: four mi
 
 test-all: .venv/tested .venv/tools ## run all tests, with real tools, clouds and machines: half an hour (ARGS=…)
 	$(PYTEST) -o testpaths=tests $(ARGS)
+
+test-agent: .venv/tested ## run the tests of the agent and the hooks without the stack package (ARGS=…)
+	$(BIN)/python tests/support/agent_alone.py -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(ARGS)
 
 test-of: .venv/tested ## run the tests that concern a file (FILE=agent/… ARGS=…)
 	@tests=$$($(BIN)/python tests/support/concerning.py $(FILE)) && echo "$$tests" | tr ' ' '\n' && \

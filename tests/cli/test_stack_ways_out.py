@@ -212,7 +212,7 @@ def test_a_deployment_is_found_by_its_resource_alone(machine: Machine) -> None:
     (broken / "stack").write_text("damaged\n")
     done = machine.agent("show", "d")
     assert (done.code, done.out) == (1, "")
-    assert done.err == "error: 'd' is a deployment of several stacks: one/d, two/d (give one of these names)\n"
+    assert done.err == "error: 'd' is more than one deployment: one/d, two/d (give one of these names)\n"
     assert machine.agent("show", "two/d").code == 0
     assert "no deployment 'config'" in machine.agent("show", "config").err
 

@@ -345,3 +345,13 @@ def test_document_is_not_validated_as_a_template(machine: Machine, content: str)
 
     assert ran.code == 1
     assert "this is a document of deployments: heat-config-apply --plan shows what it does" in ran.err
+
+
+def test_config_that_a_tool_cannot_use_has_its_place(machine: Machine) -> None:
+    """The failure of a deployment whose config has the wrong form has the place of the config."""
+    ran = applied(machine, "- name: web\n  group: script\n  config: {a: 1}\n", "site.yaml", "--json")
+
+    assert ran.code == 1
+    [failed] = ran.json["deployments"]
+    assert failed["result"]["deploy_status_code"] == 125
+    assert "site.yaml:3:3: web.config: expected the text of a script" in failed["result"]["deploy_stderr"]

@@ -267,16 +267,20 @@ def test_types_properties_and_attributes_are_looked_at(machine: Machine) -> None
     """Child stacks are checked too, as soon as their parameters are known."""
     path = machine.folder / "typed.yaml"
     path.write_text(TYPED)
-    own = ["Unknown Property grup", "The Resource Type (OS::Heat::Valu) could not be found", "(config nothing)"]
+    own = [
+        "Unknown Property grup (did you mean group?)",
+        "The Resource Type (OS::Heat::Valu) could not be found",
+        "(config nothing)",
+    ]
     done = validate(machine, str(path))
     assert done.code == 1
     assert [line.partition(": error: ")[0] for line in done.err.splitlines()[:3]] == [
-        f"{path}:{place}" for place in ("4:44", "5:11", "10:18")
+        f"{path}:{place}" for place in ("4:57", "5:11", "10:18")
     ]
     assert all(each in line for each, line in zip(own, done.err.splitlines(), strict=False))
     assert "3 mistakes" in done.err
     done = validate(machine, "--parameter", "many=2", str(path))
-    assert "Unknown Property valu" in done.err
+    assert "Unknown Property valu (did you mean value?)" in done.err
 
 
 def test_missing_value_of_a_nested_template_is_a_warning(machine: Machine, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import subprocess
 from pathlib import Path
@@ -69,11 +70,11 @@ def test_a_script_is_written_byte_for_byte(machine: Machine, heat: SignalServer)
 
 @pytest.mark.parametrize("config", [{"a": 1}, ["#!/bin/sh"], 5, True])
 def test_structure_in_place_of_a_script_fails(machine: Machine, heat: SignalServer, config: object) -> None:
-    """The failure names the place."""
+    """The failure names the place in the file."""
     value = result(machine, heat, config)
 
     assert value["deploy_status_code"] != 0
-    assert "[0].config: " in value["deploy_stderr"]
+    assert re.search(r"document\.json:1:\d+: \S+\.config: ", value["deploy_stderr"]), value
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from heat_config_stack.records import lines
 from heat_config_stack.records.records import Record, ResourceRecord, StackRecord, to_json
 from heat_config_stack.records.store import FILE, Store
+from support import planted
 from support.promises import seed
 
 
@@ -121,3 +122,8 @@ def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:
     assert store.root.name == "s"
     assert not store.resources
     assert not store.damage
+
+
+def test_search_for_secrets_knows_the_file_of_the_record() -> None:
+    """`tests/support/planted.py` does without the stack package, and looks for its files by name."""
+    assert planted.RECORD == FILE

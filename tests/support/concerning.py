@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from functools import cache
 from pathlib import Path
 
@@ -166,12 +166,13 @@ def usual() -> list[str]:
 
 
 def record(tests: Iterable[str]) -> None:
-    """Record test files, a few at a time; each is written at once, so that a recording may be stopped."""
+    """Record test files, a few at a time; each is written when it has ended, so that a recording may be stopped."""
     with ThreadPoolExecutor(int(os.environ.get("WORKERS", "2"))) as pool:
-        names = list(tests)
-        for name, counts in zip(names, pool.map(run_by, names), strict=True):
-            write(merged(read(), name, counts))
-            print(f"{name}: {len(counts)} modules", flush=True)
+        runs = {pool.submit(run_by, name): name for name in tests}
+        for run in as_completed(runs):
+            counts = run.result()
+            write(merged(read(), runs[run], counts))
+            print(f"{runs[run]}: {len(counts)} modules", flush=True)
 
 
 def main() -> int:

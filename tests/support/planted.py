@@ -28,8 +28,6 @@ from heat_config_agent.cli import config, log, show, status
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.runs import run_folder
 from heat_config_agent.state import journal
-from heat_config_stack.cli.stack import commands
-from heat_config_stack.records import store
 
 if TYPE_CHECKING:
     from heat_config_agent.model.entry import Entry
@@ -43,6 +41,9 @@ PASSWORD = f'{WORD}-pass/wörd+"1'
 HIDDEN = f"{WORD}-hidden/ünd&so\\on"
 SIGNATURE = "c2lnbmVk"
 """The word in signed URLs of `loopback`: it cannot be one of this process's, as tests keep whole URLs as cases."""
+
+RECORD = "stack"
+"""The file with the record of a stack, in its folder."""
 
 LARGEST = 4 * 1024 * 1024
 """Bytes of a file of somebody else's that are looked at."""
@@ -149,7 +150,7 @@ def _places(machine: Machine) -> Iterator[tuple[str, str | bytes]]:
             yield path.name, path.read_bytes()
     if not machine.state.is_dir() or not os.access(machine.state, os.R_OK | os.X_OK):
         return
-    stacks = [path.parent for path in (machine.state / "stacks").glob(f"*/{store.FILE}")]
+    stacks = [path.parent for path in (machine.state / "stacks").glob(f"*/{RECORD}")]
     for state in (machine.state, *stacks):  # a stack's folder is a state directory of its own
         if (state / journal.FILE).is_file():
             yield from _listings(machine, state)
@@ -173,7 +174,7 @@ def _may_hold(folder: Path, name: str) -> bool:
     top = folder.parts[0]
     if top == "stacks" and len(folder.parts) > 1:
         inner = Path(*folder.parts[2:])  # results are in it with their outputs, which other resources need
-        return name.startswith((store.FILE, f".{store.FILE}")) or inner == Path("deployed") or _may_hold(inner, name)
+        return name.startswith((RECORD, f".{RECORD}")) or inner == Path("deployed") or _may_hold(inner, name)
     if top == "deployed":
         return not name.endswith(".notify.json")
     # What was collected, a run's own folder, scripts and their outputs; and state of another instance.
@@ -227,6 +228,8 @@ def _stack(machine: Machine, *words: str) -> str:
 @cache
 def _parser() -> ArgumentParser:
     """Return the parser of the commands about stacks: to make it takes longer than most of them."""
+    from heat_config_stack.cli.stack import commands  # noqa: PLC0415  # tests of the agent alone have no stacks
+
     parser = ArgumentParser()
     commands.add(parser.add_subparsers())
     return parser

@@ -2,13 +2,13 @@
 
 | found by | in | path | place |
 |---|---|---|---|
-| `deployments.metadata`, `selection`, `plan`, `cleanup` | documents | from the top of the document | of files alone |
 | `deployments.written`, `sources.folder` | documents by hand | from the name of the deployment | always |
-| `settings.layers` | files of settings, settings in metadata | of metadata alone | of files alone |
 | `hot`, `lifecycle`, `resource` (stack package) | templates, environments | from the top of the text | if known |
 | `tosca` (stack package) | service templates, archives | the part of it that is in the text | always |
 
 `diagnostics` has what finds and shows them. Nothing here is loaded for a document without mistakes.
+A mistake for which only one entry of a document fails, and one in the settings, has a path of text:
+`model.deployment.Mistake`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import heat_config_hooks
-from heat_config_agent.model.deployment import BUILTIN, Job, Tool
+from heat_config_agent.model.deployment import BUILTIN, Deployment, Job, Mistake, Tool
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import blame
 from heat_config_hooks import options, protocol
@@ -40,6 +40,12 @@ def load(job: Job) -> None:
         from heat_config_agent.runs import executable_hook  # noqa: F401, PLC0415  # most hooks are built in
 
 
+def _located(deployment: Deployment, error: HookError) -> str:
+    """Return a mistake in a deployment with its path in the document, or its place in a file that people write."""
+    mistake = Mistake(path=f"{deployment.where}.{error.path}", problem=error.problem)
+    return str(deployment.located(mistake) if deployment.located is not None else mistake)
+
+
 def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
     """Return the command to run for a job, or the reply if nothing needs to be run or the hook has failed.
 
@@ -54,7 +60,7 @@ def prepare(job: Job, place: protocol.Workplace) -> protocol.Command | Reply:
         hook = heat_config_hooks.load(tool.name)
         return hook.prepare(_request(job, hook), place)
     except HookError as error:
-        return failure(error.code, f"{deployment.where}.{error}" if error.path else error.problem)
+        return failure(error.code, _located(deployment, error) if error.path else error.problem)
     except OSError:
         raise
     except BaseException as error:  # noqa: BLE001  # a defect of the hook, or an input that it cannot handle

@@ -118,10 +118,7 @@ def _of_resource(
 ) -> Iterator[Mistake]:
     if resource.definition.external_id is not None:  # it exists already: as in Heat, nothing of it is checked
         return
-    problems = [
-        replace(definition.mistake(each.problem, ("resources", name, *each.path)), code=_code(each))
-        for each in resource.mistakes()
-    ]
+    problems = [_of_wrong(definition, ("resources", name), each) for each in resource.mistakes()]
     definition_of_resource = resource.definition
     snapshot = (
         not resource.any_property
@@ -139,8 +136,11 @@ def _of_resource(
         yield from _of_child(definition, name, resource, count)
 
 
-def _code(mistake: Wrong) -> str:
-    return OF_VALUE if mistake.of_value and mistake.path[0] == "properties" else ""
+def _of_wrong(definition: Definition, resource: Path, wrong: Wrong) -> Mistake:
+    """Return a mistake in the properties or the update policy; an unknown key has the place of the key itself."""
+    path = (*resource, *wrong.path)
+    code = OF_VALUE if wrong.of_value and wrong.path[0] == "properties" else ""
+    return Mistake(wrong.problem, path, definition.place((*path, *wrong.key)), wrong.hint, code=code)
 
 
 def _validated(definition: Definition, name: str, resource: Resource) -> Iterator[Mistake]:

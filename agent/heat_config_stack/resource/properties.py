@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
+from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.positions import Json, Path, dotted
 from heat_config_stack import definition
 from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, requires
@@ -156,14 +157,25 @@ def shown(value: Any) -> str:
 class Wrong(Exception):  # noqa: N818  # the value is wrong
     """A value does not match its schema."""
 
-    def __init__(self, problem: str, path: Path, *, of_value: bool = True) -> None:
-        """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong."""
+    def __init__(
+        self, problem: str, path: Path, *, of_value: bool = True, key: Path = (), names: Iterable[str] = ()
+    ) -> None:
+        """Take one sentence, and the path relative to the properties; not `of_value` if any value would be wrong.
+
+        `key` is an unknown key of the map at the path, and `names` are the known ones.
+        """
         super().__init__(problem)
-        self.problem, self.path, self.of_value = problem, path, of_value
+        self.problem, self.path, self.of_value, self.key, self.names = problem, path, of_value, key, tuple(names)
+
+    @property
+    def hint(self) -> str:
+        """The known key that was probably meant, in a sentence."""
+        return meant(self.key[0], self.names) if self.key else ""
 
     def under(self, section: str) -> Wrong:
         """Return the mistake with a path that is relative to the resource."""
-        return Wrong(self.problem, (section, *self.path), of_value=self.of_value)
+        path = (section, *self.path)
+        return Wrong(self.problem, path, of_value=self.of_value, key=self.key, names=self.names)
 
 
 class Properties(Mapping[str, Any]):
@@ -205,7 +217,10 @@ class Properties(Mapping[str, Any]):
     def mistakes(self) -> list[Wrong]:
         """Return all mistakes in the values, as far as they are known."""
         unknown = [key for key in self.data if key not in self.schema]
-        wrong = [Wrong(f"Unknown Property {key}", self._path, of_value=False) for key in unknown]
+        left = [name for name in self.schema if name not in self.data]
+        wrong = [
+            Wrong(f"Unknown Property {key}", self._path, of_value=False, key=(key,), names=left) for key in unknown
+        ]
         gone = removed(self.rules) if self.rules else ()
         for key, schema in self.schema.items():
             if key in gone:
@@ -291,7 +306,8 @@ def _members(schema: Mapping[str, Schema], value: dict[str, Any], path: Path, wr
     inner = Properties(schema, value, path=path)
     if wrong is None:
         return {key: inner._get(key, []) for key in schema}  # noqa: SLF001  # the same class
-    wrong += [Wrong(f"Unknown Property {key}", path) for key in value if key not in schema]
+    left = [name for name in schema if name not in value]
+    wrong += [Wrong(f"Unknown Property {key}", path, key=(key,), names=left) for key in value if key not in schema]
     wrong += [
         Wrong(f"Property {key} not implemented yet", path)
         for key in value

@@ -397,4 +397,7 @@ def _wrong_policy(resource: Resource) -> list[Wrong]:
         shape = isinstance(tree, Later) or tree is None
         return [] if shape else [Wrong("update_policy must be a map", ("update_policy",), of_value=False)]
     policy = Properties(schemata(resource.update_policy_schema), tree)
-    return [Wrong(each.problem, ("update_policy", *each.path), of_value=False) for each in policy.mistakes()]
+    return [
+        Wrong(each.problem, ("update_policy", *each.path), of_value=False, key=each.key, names=each.names)
+        for each in policy.mistakes()
+    ]
