@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 
@@ -80,7 +81,7 @@ def test_a_terminal_that_is_made_narrower_shows_complete_rows(machine: Machine) 
 
 def test_a_command_that_is_stopped_and_continued_goes_on_below(machine: Machine) -> None:
     """`^Z` leaves the rows above what the shell prints, and they are drawn again below it."""
-    words = " ".join(map(str, apply(machine)))
+    words = shlex.join(map(str, apply(machine)))
     shell = ["bash", "--norc", "-ic", f"set -m; {words}; echo the shell goes on; fg"]
     with window(machine.folder, shell, machine.environment) as terminal:
         terminal.wait_for("running   waits", also="waiting   after")

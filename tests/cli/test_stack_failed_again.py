@@ -300,3 +300,18 @@ def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: 
     (machine.folder / "go").touch()
     assert apply(machine, content, "--parameter", "ok=other").code == 0
     assert log(machine) == ["yes", "wait", "other"]
+
+
+@pytest.mark.parametrize("before", [1, 2])
+def test_plan_names_the_create_of_a_member_that_a_group_adds(machine: Machine, before: int) -> None:
+    """It has the actions of the first member; then the update runs what the plan has named."""
+
+    def group(count: int) -> dict[str, Any]:
+        properties = {"count": count, "resource_def": deployment()}
+        return template(group={"type": "OS::Heat::ResourceGroup", "properties": properties})
+
+    assert apply(machine, group(before)).code == 0
+    log(machine)
+    assert planned(machine, group(before + 1)) == {"group": ("updated", [f"{before} CREATE"])}
+    assert apply(machine, group(before + 1)).code == 0
+    assert log(machine) == [f"{before} CREATE"]

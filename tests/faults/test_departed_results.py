@@ -23,7 +23,7 @@ def test_a_result_whose_deployment_has_gone(machine: Machine, heat: SignalServer
     heat.start()
 
     done = machine.apply([counting(machine, "d2", heat.url("new"))])
-    assert "d1 is not sent: its deployment has been replaced" in done.err
+    assert "d1 is not sent: the deployment has been replaced" in done.err
     machine.apply([counting(machine, "d2", heat.url("new"))])
 
     assert heat.values("old") == []

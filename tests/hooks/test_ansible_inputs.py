@@ -80,7 +80,7 @@ def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     """An input `ansible_…` does not choose the interpreter of modules, and a sentence says that it is left out."""
     canary = driver.folder / "canary"
     interpreter = driver.folder / "interpreter"
-    interpreter.write_text(f'#!/bin/sh\ntouch {canary}\nexec {sys.executable} "$@"\n')
+    interpreter.write_text(f'#!/bin/sh\ntouch {canary}\nexec "{sys.executable}" "$@"\n')
     interpreter.chmod(0o755)
     config = [{"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [{"ping": {}}]}]
     given = {"ansible_python_interpreter": str(interpreter), "ansible_connection": "no.such.one"}

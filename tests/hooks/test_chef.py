@@ -23,7 +23,9 @@ from support.tools import need
 
 pytestmark = [pytest.mark.slow, pytest.mark.takes(60)]
 
-CHEF = """#!{python} -I
+CHEF = """#!/bin/sh
+'''exec' "{python}" -I "$0" "$@"
+' '''
 # Stands in for chef-client: records how it is called and what it is given, then does what the run list says.
 import json, os, signal, stat, sys, time
 arguments = sys.argv[1:]

@@ -147,7 +147,7 @@ def test_nothing_to_write_is_done(driver: Driver, config: object) -> None:
         ({"options": {"mode": "rw"}}, "options.mode: expected permissions in octal, e.g. \"0644\", not 'rw'"),
         ({"options": {"mode": "1777"}}, "options.mode: expected permissions in octal"),
         ({"options": {"mode": 420}}, "options.mode: expected text, not 420"),
-        ({"options": {"modus": "0644"}}, "options.modus: json-file has no such option; did you mean mode?"),
+        ({"options": {"modes": "0644"}}, "options.modes: json-file has no such option; did you mean mode?"),
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)

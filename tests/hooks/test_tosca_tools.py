@@ -121,7 +121,9 @@ def test_salt_gets_pillar_and_the_states_beside_the_file(driver: Driver, tmp_pat
     assert (tmp_path / "log.more").read_text() == "hello\n"
 
 
-CHEF = """#!{python} -I
+CHEF = """#!/bin/sh
+'''exec' "{python}" -I "$0" "$@"
+' '''
 # Stands in for chef-client: prints what it is given.
 import json, sys
 config, node = sys.argv[3], json.load(open(sys.argv[5]))

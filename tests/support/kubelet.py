@@ -14,7 +14,9 @@ import pytest
 from support.driver import Driver
 from support.machine import deployment
 
-CRICTL = """#!{python} -IS
+CRICTL = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+' '''
 # Stands in for crictl: its answers are the stand-in kubelet's. It is called often, so it loads next to nothing.
 import socket, sys
 words = "%20".join(sys.argv[1:])

@@ -504,7 +504,9 @@ exit {kind.code}
 
 def _own_hook(evidence: Path) -> str:
     """Return somebody else's hook: it runs the config that it is given, and replies."""
-    return f"""#!{sys.executable} -IS
+    return f"""#!/bin/sh
+'''exec' "{sys.executable}" -IS "$0" "$@"
+' '''
 import json, subprocess, sys
 given = json.load(sys.stdin)
 path = "{evidence}/" + given["id"] + ".script"

@@ -159,17 +159,13 @@ def _none(
     from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
-    hint = meant(wanted, sorted(titles), _CLOSE) or f"`{status}` shows all of them"
+    hint = meant(wanted, sorted(titles)) or f"`{status}` shows all of them"
     source, slash, _ = wanted.partition("/")
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})
-        hint = meant(wanted, sorted(titles), _CLOSE) or meant(source, known, _CLOSE) or hint
+        hint = meant(wanted, sorted(titles)) or meant(source, known) or hint
         return UsageError(f"there is no stack {source}, and no followed document of this name", hint=hint)
     return AgentError(f"no deployment {wanted!r} in {settings.state}", hint=hint)
-
-
-_CLOSE = 0.7
-"""The likeness from which on a name may have been meant: a hint that is wrong costs more than none."""
 
 
 def _titles(own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import Change
 from heat_config_stack.records.records import CREATE, DELETE
 from heat_config_stack.resource_types.deployment import SoftwareDeployment
+from heat_config_stack.resource_types.members import Group
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,7 +117,17 @@ def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iter
     if effect in (preview.UPDATED, preview.AGAIN) and isinstance(change.former, SoftwareDeployment):
         yield from (change.action for _ in range(change.action in new.get(path, (change.action,))))
     for each in change.inner if effect == preview.UPDATED else ():
-        yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", new))
+        foreseen = _with_member(new, path, each.name) if isinstance(change.former, Group) else new
+        yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", foreseen))
+
+
+def _with_member(new: Mapping[str, tuple[str, ...]], group: str, name: str) -> Mapping[str, tuple[str, ...]]:
+    """Return the foreseen actions with those of a member of a group: they are foreseen of its first member alone."""
+    path, members = f"{group}/{name}", [each.removeprefix(f"{group}/") for each in new if each.startswith(f"{group}/")]
+    if not members or any(_is_at(each, path) for each in new):
+        return new
+    first = f"{group}/{members[0].partition('/')[0]}"
+    return {**new, **{f"{path}{each[len(first) :]}": new[each] for each in new if _is_at(each, first)}}
 
 
 def _named(name: str, run: str) -> str:

@@ -82,7 +82,7 @@ def follow(state: Path, monkeypatch: pytest.MonkeyPatch, *steps: Callable[[], ob
     """Run `log -f`; each time that it waits, the next step is taken instead."""
     left = list(steps)
     monkeypatch.setattr(time, "sleep", lambda _: left.pop(0)())
-    options = agent.parser().parse_args(["log", "-f", "d1", "--state-dir", str(state)])
+    options = agent.parser("log").parse_args(["log", "-f", "d1", "--state-dir", str(state)])
     assert options.run(options) == 0
     assert left == []
 
