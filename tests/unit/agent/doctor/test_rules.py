@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from heat_config_agent.doctor import Verdict, rules
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.settings import effective, policy
 from support.machine import deployment
+
+OWN = pwd.getpwuid(os.geteuid()).pw_name
+"""The user of this run."""
 
 
 @pytest.fixture
@@ -34,7 +38,7 @@ def settings(folder: Path, text: str = "") -> effective.Settings:
 @pytest.mark.parametrize(
     ("rule", "text", "says"),
     [
-        ("users = daemon", "", ["runs are those of root unless their deployments say otherwise; the rule users"]),
+        ("users = daemon", "", [f"runs are those of {OWN} unless their deployments say otherwise; the rule users"]),
         ("users = root", "user = nobody\n", ["runs are those of nobody unless their deployments say otherwise"]),
         ("users = nobody", "user = nobody\n", []),
         ("users = root, no-such-user", "", ["the rule users names 'no-such-user', and there is no such user"]),
