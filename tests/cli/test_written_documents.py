@@ -355,3 +355,13 @@ def test_config_that_a_tool_cannot_use_has_its_place(machine: Machine) -> None:
     [failed] = ran.json["deployments"]
     assert failed["result"]["deploy_status_code"] == 125
     assert "site.yaml:3:3: web.config: expected the text of a script" in failed["result"]["deploy_stderr"]
+
+
+def test_mistake_in_a_member_of_a_config_has_its_place(machine: Machine) -> None:
+    """The path has the name of the member in the form that the tool gives it, whatever characters it contains."""
+    config = "  config:\n    /nowhere/a[0].json: {}\n    ./b[1].json: {}\n"
+    ran = applied(machine, f"- name: web\n  group: json-file\n{config}", "site.yaml", "--json")
+
+    [failed] = ran.json["deployments"]
+    assert failed["result"]["deploy_status_code"] == 125
+    assert 'site.yaml:5:5: web.config["./b[1].json"]: ' in failed["result"]["deploy_stderr"]

@@ -15,6 +15,7 @@ from docs.console import ROOT, Command, File
 from package.built import COMPAT, package
 from support import pace
 from support.machine import BIN, Done
+from support.stage import may_mount
 from support.unprivileged import NOBODY, Unprivileged, need_open_checkout
 from system.booted import Booted, booted
 
@@ -123,7 +124,7 @@ class Places:
 
     def run(self, command: Command) -> None:
         """Run a command; fail unless it ends well and prints what the page shows."""
-        deadline = time.monotonic() + _SECONDS
+        deadline = time.monotonic() + pace.seconds(_SECONDS)
         while True:
             done = self._once(command)
             well = done.code == 0 and command.shows(done.out)
@@ -157,9 +158,12 @@ class Places:
 
 
 def _as_on_a_new_machine() -> tuple[str, ...]:
-    """Return the command by which a reader's commands do not see what an agent has left here; none for nothing."""
+    """Return the command by which a reader's commands do not see what an agent has left here.
+
+    It is empty if nothing was left, or if mounts are not allowed here, as in most containers.
+    """
     left = [place for place in _LEFT if any(Path("/").glob(place.lstrip("/")))]
-    return ("unshare", "--mount", "sh", "-ec", _WITHOUT, "sh", *left, "--") if left else ()
+    return ("unshare", "--mount", "sh", "-ec", _WITHOUT, "sh", *left, "--") if left and may_mount() else ()
 
 
 def copy_checkout(folder: Path) -> None:

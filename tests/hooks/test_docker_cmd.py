@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import options, protocol
+from heat_config_hooks import needs, options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import container_config, docker_cmd
 from support.containers import IMAGE, LASTING, Podman
@@ -523,7 +523,7 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
     for identity, action in (("d1", "CREATE"), ("d2", "DELETE")):
         done = driver.run(containers(identity, {"web": WEB}, action=action))
         assert done["deploy_status_code"] == 127
-        sentence = "docker or podman is not installed; install one with «apt install podman»\n"
+        sentence = f"docker or podman is not installed; {needs.CONTAINERS.install}\n"
         assert done["deploy_stderr"] == sentence
     driver.environment["HEAT_DOCKER_CMD"] = "nerdctl"
     done = driver.run(containers("d3", {"web": WEB}))

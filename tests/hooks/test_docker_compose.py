@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_hooks import options, protocol
+from heat_config_hooks import needs, options, protocol
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import docker_compose
 from support.containers import IMAGE, LASTING, Podman
@@ -339,8 +339,7 @@ def test_without_the_program(driver: Driver, tmp_path: Path) -> None:
     done = driver.run(project("d1", {"services": {}}))
     assert done["deploy_status_code"] == 127
     assert done["deploy_stderr"] == (
-        "docker compose or docker-compose or podman-compose is not installed; "
-        "install one with «apt install podman-compose»\n"
+        f"docker compose or docker-compose or podman-compose is not installed; {needs.COMPOSE.install}\n"
     )
     docker, _ = stand_in(tmp_path, version=1)
     driver.environment["PATH"] = str(docker.parent)

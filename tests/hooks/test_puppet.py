@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from heat_config_hooks import needs
 from support import endings, pace
 from support.driver import Alone, Driver
 from support.observations import mode
@@ -377,7 +378,7 @@ def test_without_puppet_it_has_failed(driver: Driver, tmp_path: Path) -> None:
     driver.environment["PATH"] = str(tmp_path / "empty")
     done = driver.run(a_manifest("p1", "notice('x')"))
     assert done["deploy_status_code"] == 127
-    assert "puppet is not installed; install it with «apt install puppet»" in done["deploy_stderr"]
+    assert f"puppet is not installed; {needs.PUPPET.install}" in done["deploy_stderr"]
     driver.environment["HEAT_PUPPET_CMD"] = "/opt/none/puppet"
     done = driver.run(a_manifest("p2", "notice('x')"))
     assert done["deploy_status_code"] == 127

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_hooks import needs
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.tools import tosca_config
 from support.driver import Driver
@@ -295,7 +296,7 @@ def test_a_missing_processor_is_said(driver: Driver, tmp_path: Path) -> None:
     values = driver.run(operation("d1", script("true")))
 
     assert values["deploy_status_code"] == 127
-    assert "bash is not installed; install it with «apt install bash»" in values["deploy_stderr"]
+    assert f"bash is not installed; {needs.BASH.install}" in values["deploy_stderr"]
 
 
 @pytest.mark.parametrize(

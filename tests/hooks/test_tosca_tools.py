@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from heat_config_hooks import needs
 from support.containers import IMAGE, LASTING, Podman
 from support.driver import Driver
 from support.machine import deployment
@@ -244,7 +245,7 @@ def test_statistics_of_a_playbook_are_outputs(driver: Driver) -> None:
     ("processor", "install"),
     [
         ("ansible", "ansible-playbook is not installed; install it with «pip install ansible-core ansible-runner»"),
-        ("puppet", "puppet is not installed; install it with «apt install puppet»"),
+        ("puppet", f"puppet is not installed; {needs.PUPPET.install}"),
         ("salt", "salt-call is not installed; install the package salt-minion"),
         ("chef", "is not installed; install Chef Infra Client or Cinc Client"),
     ],

@@ -71,91 +71,24 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the state of the agent, and the deployments, oldest first."""
     settings = state_options.of(options)
-    state = settings.state
-    entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
-    journal_keys = [each.key for each in entries]
-    all_rows = [_Row(entry=each, title=each.title, state=state) for each in entries] + _followed_rows(state)
-    rows = [each for each in all_rows if options.all or each.entry.removed is not Removed.ALL]
-    entries = [each for each in entries if options.all or each.removed is not Removed.ALL]
+    rows = _rows(settings.state)
     if options.unfinished:
         for row in rows:
-            if unfinished := _unfinished(row):
+            if (options.all or not row.is_pruned) and (unfinished := _unfinished(row)):
                 terminal.say(terminal.line(unfinished))
         return ExitCode.OK
-    agent = _agent(state)
-    skipped = _skipped(state, journal_keys)
-    given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
-    elsewhere = report_of(begun_elsewhere(settings.deployed, journal_keys, given))
-    records = stack_package.followed_records(settings)
-    refused = [record.problem for record in records if record.problem]
-    stacks = stack_package.names(state)
-    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
-    elsewhere_hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
-    replaced = replacement.replacements(entries)
-    problems = [*_problems(agent, entries, following=bool(settings.followed)), *refused, *elsewhere]
-    problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
-    if elsewhere_hint:
-        problems.insert(1, elsewhere_hint)
-    failed_stack_lines = [f"stack {name}: {why}" for name, why in failed_stacks.items()]
+    overview = _overview(settings, rows, with_pruned=options.all)
     if options.failed:
-        failed = [each for each in rows if each.entry.failed and each.entry.ended is not None]
-        lines = [f"{each.title}: {details(each.entry, each.state)}" for each in failed] + failed_stack_lines
-        for line in lines:
-            terminal.say(terminal.line(line.replace("\n", "; ")))
-        return ExitCode.FAILED if lines else ExitCode.OK
-    code = ExitCode.FAILED if options.check and (problems or failed_stacks) else ExitCode.OK
+        return _name_failures(overview)
+    is_bad = options.check and (overview.problems or overview.failed_stacks)
+    code = ExitCode.FAILED if is_bad else ExitCode.OK
     if options.json:
-        value = {
-            "state_directory": str(state),
-            "agent": agent,
-            "healthy": not problems,
-            "problems": problems,
-            "deployments": [each.values() for each in rows],
-            "skipped": skipped,
-            "replaced": [replacement_values(each) for each in replaced],
-            "followed": [followed.values(record) for record in records],
-            "stacks": stacks,
-            "failed_stacks": failed_stacks,
-            "interrupted_stacks": interrupted_stacks,
-        }
-        terminal.say(json.dumps(value))
-        return code
-    if options.check:
-        well = f"the agent is well: {agent['doing']}"
-        well += "".join(f"; {each.sentence}" for each in replaced)
-        terminal.say(terminal.line("; ".join([*problems, *failed_stack_lines]) or well))
-        return code
-    if agent["process"] or asked.paused(state):
-        _show(agent, problems)
-    for line in [] if agent["running"] else [*refused, *elsewhere]:
-        terminal.say(terminal.styled(terminal.line(line), "warn"))
-    for each in replaced:
-        terminal.say(terminal.styled(terminal.line(f"{each.sentence} → {each.todo}"), "warn"))
-    for record in records:
-        left = "" if record.name in settings.followed else _no_section(settings, record.name)
-        terminal.say(terminal.line(f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"))
-    if stacks:
-        states = settings.command("stack", "list")
-        terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
-    for line in failed_stack_lines:
-        terminal.say(terminal.styled(terminal.line(line), "bad"))
-    for line in interrupted_stacks.values():
-        terminal.say(terminal.styled(terminal.line(line), "warn"))
-    if not all_rows and not skipped:
-        if not stacks:
-            missing = "" if state.is_dir() else ", which does not exist"
-            terminal.say(terminal.line(f"no deployments yet in {state}{missing}"))
-            if elsewhere_hint:
-                terminal.say(terminal.styled(terminal.line(elsewhere_hint), "warn"))
-        return ExitCode.OK
-    _show_deployments(rows, skipped)
-    steady = Steady(state)
-    if excess := retention.excess(steady.bytes, steady.files, settings.limits):
-        terminal.say(terminal.styled(f"{excess}: `{settings.command('prune', '--plan')}` shows the details", "warn"))
-    if len(all_rows) > len(rows):
-        more = terminal.count(len(all_rows) - len(rows), "older deployment")
-        terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
-    return ExitCode.OK
+        terminal.say(json.dumps(overview.values()))
+    elif options.check:
+        terminal.say(terminal.line(overview.verdict))
+    else:
+        _show_overview(overview)
+    return code
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,6 +103,11 @@ class _Row:
     follows: str = ""
     """The name of the followed source; empty if it is of none."""
 
+    @property
+    def is_pruned(self) -> bool:
+        """Tell whether its details were pruned."""
+        return self.entry.removed is Removed.ALL
+
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
         own = values(self.entry, self.state)
@@ -183,6 +121,161 @@ def _followed_rows(state: Path) -> list[_Row]:
         entries = sorted(journal.read(place).values(), key=lambda entry: entry.accepted)
         rows += [_Row(entry=each, title=f"{name}/{each.title}", state=place, follows=name) for each in entries]
     return rows
+
+
+def _rows(state: Path) -> list[_Row]:
+    """Return all deployments: the agent's own, oldest first, and then those of followed documents."""
+    entries = sorted(journal.read(state).values(), key=lambda entry: entry.accepted)
+    return [_Row(entry=entry, title=entry.title, state=state) for entry in entries] + _followed_rows(state)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Overview:
+    """The agent, its deployments, its stacks and its followed sources at one moment."""
+
+    settings: Settings
+    agent: Mapping[str, object]
+    """The state of the daemon as JSON."""
+    rows: Sequence[_Row]
+    """The deployments to show."""
+    hidden: int
+    """The number of deployments that are not shown, because their details were pruned."""
+    skipped: Sequence[Mapping[str, object]]
+    replaced: Sequence[replacement.Replacement]
+    records: Sequence[followed.Followed]
+    stacks: Sequence[str]
+    failed_stacks: Mapping[str, str]
+    """The reason of every stack that has failed."""
+    interrupted_stacks: Mapping[str, str]
+    """A sentence for every stack whose action was interrupted."""
+    elsewhere: Sequence[str]
+    """The sources that cannot be followed, and deployments that another agent has begun."""
+    hint: str
+    """The place where an agent of this machine works, if none works here."""
+    problems: list[str]
+
+    @property
+    def failed_stack_lines(self) -> list[str]:
+        """Return a line for every stack that has failed."""
+        return [f"stack {name}: {why}" for name, why in self.failed_stacks.items()]
+
+    @property
+    def verdict(self) -> str:
+        """Return everything that is wrong in one line, or that the agent is well."""
+        well = f"the agent is well: {self.agent['doing']}"
+        well += "".join(f"; {each.sentence}" for each in self.replaced)
+        return "; ".join([*self.problems, *self.failed_stack_lines]) or well
+
+    def values(self) -> dict[str, object]:
+        """Return it as JSON."""
+        return {
+            "state_directory": str(self.settings.state),
+            "agent": self.agent,
+            "healthy": not self.problems,
+            "problems": self.problems,
+            "deployments": [row.values() for row in self.rows],
+            "skipped": self.skipped,
+            "replaced": [replacement_values(each) for each in self.replaced],
+            "followed": [followed.values(record) for record in self.records],
+            "stacks": self.stacks,
+            "failed_stacks": self.failed_stacks,
+            "interrupted_stacks": self.interrupted_stacks,
+        }
+
+
+def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool) -> _Overview:
+    """Collect what there is to show."""
+    state = settings.state
+    keys = [row.entry.key for row in all_rows if not row.follows]
+    rows = [row for row in all_rows if with_pruned or not row.is_pruned]
+    entries = [row.entry for row in rows if not row.follows]
+    agent = _agent(state)
+    skipped = _skipped(state, keys)
+    given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
+    records = stack_package.followed_records(settings)
+    elsewhere = [record.problem for record in records if record.problem]
+    elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
+    failed_stacks, interrupted_stacks = stack_package.troubles(settings)
+    problems = [*_problems(agent, entries, following=bool(settings.followed)), *elsewhere]
+    problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
+    hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
+    if hint:
+        problems.insert(1, hint)
+    return _Overview(
+        settings=settings,
+        agent=agent,
+        rows=rows,
+        hidden=len(all_rows) - len(rows),
+        skipped=skipped,
+        replaced=replacement.replacements(entries),
+        records=records,
+        stacks=stack_package.names(state),
+        failed_stacks=failed_stacks,
+        interrupted_stacks=interrupted_stacks,
+        elsewhere=elsewhere,
+        hint=hint,
+        problems=problems,
+    )
+
+
+def _name_failures(overview: _Overview) -> int:
+    """Print a line for each deployment and stack that has failed; return the exit code."""
+    failed = [row for row in overview.rows if row.entry.failed and row.entry.ended is not None]
+    lines = [f"{row.title}: {details(row.entry, row.state)}" for row in failed]
+    lines += overview.failed_stack_lines
+    for line in lines:
+        terminal.say(terminal.line(line.replace("\n", "; ")))
+    return ExitCode.FAILED if lines else ExitCode.OK
+
+
+def _warn(line: str) -> None:
+    terminal.say(terminal.styled(terminal.line(line), "warn"))
+
+
+def _show_overview(overview: _Overview) -> None:
+    """Show the agent, what it follows, its stacks and its deployments."""
+    settings, agent = overview.settings, overview.agent
+    if agent["process"] or asked.paused(settings.state):
+        _show(agent, overview.problems)
+    if not agent["running"]:
+        for line in overview.elsewhere:
+            _warn(line)
+    for replaced in overview.replaced:
+        _warn(f"{replaced.sentence} → {replaced.todo}")
+    _show_stacks(overview)
+    if overview.rows or overview.hidden or overview.skipped:
+        _show_deployments(overview.rows, overview.skipped)
+        _show_excess(settings, overview.hidden)
+    elif not overview.stacks:
+        missing = "" if settings.state.is_dir() else ", which does not exist"
+        terminal.say(terminal.line(f"no deployments yet in {settings.state}{missing}"))
+        if overview.hint:
+            _warn(overview.hint)
+
+
+def _show_stacks(overview: _Overview) -> None:
+    """Show what is followed, the names of the stacks, and which of them failed or were interrupted."""
+    settings, stacks = overview.settings, overview.stacks
+    for record in overview.records:
+        left = "" if record.name in settings.followed else _no_section(settings, record.name)
+        terminal.say(terminal.line(f"follow {record.name}: {record.progress} of {record.source or 'its source'}{left}"))
+    if stacks:
+        states = settings.command("stack", "list")
+        terminal.say(f"{terminal.count(len(stacks), 'stack')}: {', '.join(stacks)} (`{states}` shows their states)")
+    for line in overview.failed_stack_lines:
+        terminal.say(terminal.styled(terminal.line(line), "bad"))
+    for line in overview.interrupted_stacks.values():
+        _warn(line)
+
+
+def _show_excess(settings: Settings, hidden: int) -> None:
+    """Say if more is kept than the limits allow, and how many deployments are not shown."""
+    steady = Steady(settings.state)
+    if excess := retention.excess(steady.bytes, steady.files, settings.limits):
+        terminal.say(terminal.styled(f"{excess}: `{settings.command('prune', '--plan')}` shows the details", "warn"))
+    if hidden:
+        more = terminal.count(hidden, "older deployment")
+        terminal.say(terminal.styled(f"{more} without details, which were pruned: --all shows them", "quiet"))
 
 
 def _no_section(settings: Settings, name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics import kinds
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
-from heat_config_agent.diagnostics.reading import Reading, steps
+from heat_config_agent.diagnostics.reading import Reading, parts
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
 from heat_config_agent.model.mistake import Mistake
@@ -71,7 +71,9 @@ def located(content: bytes, name: str, path: str) -> str:
     """Return the place of a part of a document, with its path for people: `site.yaml:3:5: web.inputs[0]`."""
     reading = Reading(name, content)
     way = _way(reading, path)
-    shown = dotted(reading.shown(way))
+    first, *rest = reading.shown(way) or ("",)
+    words = [text for text, _ in parts(path)]  # names stay in quotation marks where the path has them
+    shown = dotted((first,)) + "".join(words[len(words) - len(rest) :])
     return f"{reading.place(way)}" + (f": {shown}" if shown else "")
 
 
@@ -100,7 +102,7 @@ def _parsed(value: object) -> metadata.Parsed:
 
 def _way(reading: Reading, path: str) -> Path:
     """Return the way to a part in the file; its deployment may stand alone there."""
-    way = steps(path)
+    way = tuple(step for _, step in parts(path))
     return way[1:] if way and isinstance(way[0], int) and isinstance(reading.value, Mapping) else way
 
 

@@ -116,10 +116,18 @@ def _is_yaml(text: str) -> bool:
     return True
 
 
-def steps(path: str) -> Path:
-    """Return the steps of a path that is text: the inverse of `dotted`, but for names with dots or brackets."""
-    if path == "$":
-        return ()
-    return tuple(
-        int(index) if index else name for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path) if name or index
-    )
+_PART = re.compile(r"""\[("(?:[^"\\]|\\.)*")\]|\[(\d+)\]|([^.\[\]]+)""")
+
+
+def parts(path: str) -> list[tuple[str, str | int]]:
+    """Return the parts of a path that is text, each with its step: `.web`, `[0]`, or `["a.b"]` for other names."""
+    return [_part(*match.groups()) for match in _PART.finditer("" if path == "$" else path)]
+
+
+def _part(quoted: str | None, index: str | None, name: str | None) -> tuple[str, str | int]:
+    if quoted is not None:
+        try:
+            return f"[{quoted}]", str(json.loads(quoted))
+        except ValueError:  # a hook wrote it that quotes in another way
+            return f"[{quoted}]", quoted
+    return (f"[{index}]", int(index)) if index is not None else (f".{name}", name or "")

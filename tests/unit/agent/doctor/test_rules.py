@@ -13,8 +13,8 @@ from heat_config_agent.model.deployment import Document
 from heat_config_agent.settings import effective, policy
 from support.machine import deployment
 
-OWN = "root" if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
-"""The user of the tests, whose name is that of the agent's own user."""
+OWN = pwd.getpwuid(os.geteuid()).pw_name
+"""The user of this run."""
 
 
 @pytest.fixture
