@@ -85,6 +85,10 @@ class Site:
         except AssertionError as error:
             pytest.fail(f"{error}\n{self.agent.log}")
 
+    def fails(self, status: str) -> None:
+        """Wait until the stack has a status of failure in Heat's database, also while Keystone is away."""
+        self.until(lambda: self.cloud.recorded(self.name) == status, f"it is not {status}")
+
     def hold(self) -> None:
         """Have scripts wait, once they have begun."""
         (self.folder / "held").touch()
