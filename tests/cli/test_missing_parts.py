@@ -99,9 +99,7 @@ def test_tool_with_a_missing_part_is_not_ready(machine: Machine, parts: Parts, t
     assert said["problem"] in result["result"]["deploy_stderr"]
 
 
-@pytest.mark.parametrize(
-    ("processor", "part"), [(name, part) for name, row in needs.PROCESSORS.items() for part in row]
-)
+@pytest.mark.parametrize(("processor", "part"), PROCESSED)
 def test_service_with_a_missing_part_has_an_open_point(
     processor: str, part: Program | Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -123,7 +123,7 @@ def test_nothing_comes_before_it_is_on_disk(machine: Machine, heat: SignalServer
     assert not too_early(trace, names)
 
 
-def test_early_import_is_detected() -> None:
+def test_early_result_or_start_is_detected() -> None:
     """The check itself."""
     finished = '7 write(5, "0 {\\"key\\":\\"d0\\",\\"state\\":\\"finished\\"}\\n", 9) = 9\n'
     running = finished.replace("finished", "running")

@@ -291,9 +291,12 @@ def all_deployments(settings: Settings) -> list[tuple[str, Path, str]]:
 
 
 def forget(folder: Path) -> None:
-    """Remove the folder of a stack that no longer exists, or was never created; nothing if there is none."""
+    """Remove the folder of a stack that no longer exists, or was never created; nothing if there is none.
+
+    A folder that another process works on is left to that process.
+    """
     if os.path.lexists(folder / FILE) or not folder.is_dir():
         return
-    with lock.held(folder):
+    with contextlib.suppress(LockedError), lock.held(folder):
         if not os.path.lexists(folder / FILE):
             shutil.rmtree(folder)

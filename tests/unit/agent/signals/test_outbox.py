@@ -371,22 +371,22 @@ def test_a_server_can_be_expected(
     outbox: Outbox, collect: Collect, heat: SignalServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Modules for sending are loaded before there is a result, once, without a request."""
-    logins: list[str] = []
+    origins: list[str] = []
 
     class Connection(web.Connection):
         def __init__(self, origin: str, *more: Any, **options: Any) -> None:
-            logins.append(origin)
+            origins.append(origin)
             super().__init__(origin, *more, **options)
 
     monkeypatch.setattr(web, "Connection", Connection)
     outbox.expect(url(heat.url("a")))
-    wait_until(lambda: len(logins) == 1)
+    wait_until(lambda: len(origins) == 1)
     outbox.expect(url(heat.url("b")))
     outbox.expect(url("ftp://h/x"))
     assert heat.connections == 0
     outbox.post("b", url(heat.url("b")), {})
     assert collect(1)["b"].fate is Fate.SENT
-    assert logins == [heat.origin]
+    assert origins == [heat.origin]
 
 
 def test_problem_of_an_expected_server_is_reported_with_the_result(
