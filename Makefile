@@ -46,7 +46,7 @@ test-of: .venv/tested ## run the tests that concern a file (FILE=agent/… ARGS=
 	@tests=$$($(BIN)/python tests/support/concerning.py $(FILE)) && echo "$$tests" | tr ' ' '\n' && \
 		$(PYTEST) -o testpaths=tests $$tests $(ARGS)
 
-map: .venv/tested ## record which tests concern which file, for test-of: an hour (ARGS=tests/…/test_….py)
+map: .venv/tested ## record which tests concern which file, for test-of: long (ARGS=tests/…/test_….py)
 	$(BIN)/python tests/support/concerning.py --record $(ARGS)
 
 bench: .venv/tested ## measure, and write docs/evidence: ten minutes (ARGS=NAME)
