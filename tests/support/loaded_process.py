@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+
+from support import leftovers
 
 
 class LoadedProcess:
@@ -17,9 +20,11 @@ class LoadedProcess:
     def __init__(self, program: str, environment: Mapping[str, str] | None = None) -> None:
         """Start the process; without an environment, in that of the tests. It ends with them."""
         ours, its = socket.socketpair()
+        # A daemon hides its environment from other processes of its user, but not its command line.
+        folder = [f"{leftovers.VARIABLE}={os.environ[leftovers.VARIABLE]}"] if leftovers.VARIABLE in os.environ else []
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, program, str(its.fileno())],
+                [sys.executable, program, str(its.fileno()), *folder],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[its.fileno()],
                 env=environment,
