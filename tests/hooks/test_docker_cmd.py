@@ -48,8 +48,12 @@ def containers(identity: str, config: object, *, inputs: dict[str, Any] = RESOUR
 
 
 def once(script: str, **more: object) -> dict[str, object]:
-    """Return a container that runs a script to its end before the next is run."""
-    return {"image": IMAGE, "command": ["sh", "-c", script], "detach": False, **more}
+    """Return a container that runs a script to its end before the next is run.
+
+    It stays for a moment: on a busy machine, `podman run` of 4.3 can lose what a container prints just before it ends.
+    """
+    lingering = f"trap 'sleep 0.3' EXIT; {script}"
+    return {"image": IMAGE, "command": ["sh", "-c", lingering], "detach": False, **more}
 
 
 def stand_in(folder: Path, *, program: str = "true", fails: str = "", name: str = "docker") -> tuple[Path, Path]:
