@@ -1,4 +1,4 @@
-"""The state of the engine: what the sources have, what waits and runs, and what is to be recorded or delivered.
+"""The state of the engine: the deployments of the sources, the queue, the runs, the journal and the delivery.
 
 The functions of `launch`, `records` and `results` share this one value.
 """

@@ -126,7 +126,7 @@ def documents(state: Path) -> list[tuple[str, Path]]:
 
 
 def ask_again(state: Path, name: str) -> None:
-    """Request that the newest revision of a source is carried out again, whatever came of it. Raises StateError."""
+    """Request that the newest revision of a source is carried out again, even if it succeeded. Raises StateError."""
     place = folder(state, name) / _AGAIN
     try:
         files.replace(place, b"", durable=True)

@@ -11,7 +11,7 @@ import time
 from heat_config_agent.model.errors import SourceError
 
 TIMES = 10
-"""How many timeouts of one request all requests for one revision may take together."""
+"""The time for all requests of one revision, as a multiple of the timeout of one request."""
 
 
 class Allowance:

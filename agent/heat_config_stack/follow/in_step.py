@@ -1,4 +1,4 @@
-"""What a revision has left on the machine, and whether that is still so.
+"""The traces of a revision on the machine, and the differences since it was in force.
 
 When a revision is in force, the follower notes what its stack or its document is like, in STATE/follow/NAME/left.json.
 Later the difference says how the machine is out of step: a deployment was repeated, forgotten or added by hand, or the

@@ -41,7 +41,7 @@ def test_it_is_a_schema_of_every_setting() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda each: f"{each.section}.{each.name}")
-def test_a_value_that_is_accepted_is_one(setting: Setting, tmp_path: Path) -> None:
+def test_accepted_value_of_a_setting_is_read_without_a_mistake(setting: Setting, tmp_path: Path) -> None:
     """An accepted value is read from a file without a mistake, and others are refused."""
     others = {"url": "/srv/site", "path": "stack.yaml"} if setting.section == FOLLOW else {}
     found = [value for value in VALUES if accepted({section(setting): {**others, setting.name: value}})]

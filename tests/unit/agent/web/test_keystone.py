@@ -426,7 +426,7 @@ def test_logins_at_once_do_not_wait_for_one_another(openstack: cloud.Cloud, othe
     assert len(failed) == 1
 
 
-def test_a_login_that_the_policy_refuses_is_not_sent(openstack: cloud.Cloud) -> None:
+def test_login_is_not_sent_if_the_policy_refuses_its_url(openstack: cloud.Cloud) -> None:
     """The network rule is asked about the very URL of the login."""
     asked: list[str] = []
 
