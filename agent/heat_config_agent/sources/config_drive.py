@@ -31,6 +31,11 @@ META_DATA = "openstack/latest/meta_data.json"
 SECONDS = 20.0
 """The timeout for finding the drive, and for mounting and reading it."""
 
+_BLKID = ("blkid", "-c", os.devnull, "-o", "device", "-t")
+"""The command that prints the devices with a label, one on a line.
+
+It reads every device: blkid's cache takes a device that it has read within two seconds for unchanged."""
+
 _READ = """
 set -e
 mount -o ro,nosuid,nodev,noexec"$3" -- "$1" "$2"
@@ -125,14 +130,14 @@ def _device() -> Path | None:
     for label in LABELS:
         try:
             process = subprocess.run(
-                ["blkid", "-L", label], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
+                [*_BLKID, f"LABEL={label}"], stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False
             )
         except FileNotFoundError:
             return None
         except (OSError, subprocess.TimeoutExpired) as error:
             raise SourceError(f"cannot look for a config drive: blkid: {_why(error)}") from error
-        if process.returncode == 0 and process.stdout.strip():
-            return Path(os.fsdecode(process.stdout.strip()))
+        if process.returncode == 0 and (devices := process.stdout.splitlines()):
+            return Path(os.fsdecode(devices[0]))
     return None
 
 

@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 from pathlib import Path
@@ -307,6 +308,18 @@ def test_user_data_of_an_image_is_limited(tmp_path: Path) -> None:
     assert UUID.encode() in meta_data
 
 
+@contextlib.contextmanager
+def attached(image: Path) -> Iterator[str]:
+    """Yield the loop device of an image."""
+    loop = subprocess.run(
+        ["losetup", "--read-only", "--find", "--show", str(image)], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    try:
+        yield loop
+    finally:
+        subprocess.run(["losetup", "--detach", loop], check=True)
+
+
 def ended(process: str) -> bool:
     """Return whether a process has ended, reaped or not."""
     try:
@@ -342,10 +355,7 @@ def test_an_image_is_mounted_and_nothing_is_left_of_that(image: Path) -> None:
 
 def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the links that udev makes, and by blkid where there is no udev."""
-    loop = subprocess.run(
-        ["losetup", "--read-only", "--find", "--show", str(image)], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    try:
+    with attached(image) as loop:
         (config_drive.BY_LABEL / "config-2").symlink_to(loop)
         before = left(image.parent)
         assert source().collect() is not None
@@ -355,8 +365,24 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
             found = source().collect()
             assert found is not None
             assert found.content == METADATA
-    finally:
+
+
+@pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+def test_drive_is_found_at_a_device_that_blkid_has_just_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache of blkid names the device by the label of the disk that was there before."""
+    if not shutil.which("blkid"):
+        pytest.skip("blkid is not installed (apt-get install util-linux)")
+    monkeypatch.setattr(config_drive, "BY_LABEL", tmp_path / "no udev")
+    path = packed(filled(tmp_path / "tree"), tmp_path / "drive.img")
+    other = packed(filled(tmp_path / "tree"), tmp_path / "other.img")
+    subprocess.run(["tune2fs", "-L", "other", str(other)], check=True, capture_output=True)
+    with attached(other) as loop:
+        subprocess.run(["blkid", loop], check=True, capture_output=True)
         subprocess.run(["losetup", "--detach", loop], check=True)
+        subprocess.run(["losetup", "--read-only", loop, str(path)], check=True)
+        found = source().collect()
+    assert found is not None
+    assert found.content == METADATA
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
