@@ -308,6 +308,7 @@ def test_a_setting_and_a_policy_say_how_runs_are_isolated(machine: Machine) -> N
     assert "isolate: expected words of network, home=read-only" in governed.apply([deployment("d9", script)]).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["ansible", "salt"])
 def test_the_tools_work_isolated(machine: Machine, tool: str) -> None:
     """Each tool can write to the folders and caches that it needs."""
