@@ -172,7 +172,7 @@ class Registry:
         return Registry({**self._mappings, "resources": inner})
 
     def settings(self, resource: str, name: str) -> frozenset[str]:
-        """Return the words of a setting of a resource: `hooks` or `restricted_actions`."""
+        """Return the values of `hooks` or `restricted_actions` of a resource, from every pattern that matches it."""
         words: set[str] = set()
         for pattern, entries in self._resources.items():
             if isinstance(entries, dict) and fnmatch.fnmatchcase(resource, pattern):

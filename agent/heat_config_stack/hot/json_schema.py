@@ -33,7 +33,7 @@ def either(schema: Schema) -> Schema:
 
 
 def _list(fewest: int, most: int | None = None, *first: Schema) -> Schema:
-    """Return the schema of arguments in a list; `first` are those that are more than any value."""
+    """Return the schema of arguments in a list: `first` has the schemas of the first ones, others may be any value."""
     limits = {"minItems": fewest} | ({"maxItems": most} if most else {})
     items: Schema = {"items": [*first], "additionalItems": VALUE} if first else {"items": VALUE}
     return {"type": "array", **limits, **items}
