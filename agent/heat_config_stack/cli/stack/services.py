@@ -14,7 +14,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_hooks import strict_yaml
 from heat_config_hooks.files import take
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.stack import signatures
+from heat_config_stack.cli.stack import origin
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.tosca.compilation import loader, reader
 from heat_config_stack.tosca.files.source import Source
@@ -26,7 +26,7 @@ def new(options: argparse.Namespace, identity: Identity) -> Definition:
 
 
 def _define(options: argparse.Namespace, wished: reader.Wish, identity: Identity) -> Definition:
-    opened = signatures.opened(options, named.template(options))
+    opened = origin.opened(options, named.template(options))
     return reader.define(opened.path, replace(wished, signatures=opened.evidence, disk=opened.disk), identity)
 
 
