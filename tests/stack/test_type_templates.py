@@ -19,16 +19,14 @@ def test_the_template_of_every_type_is_valid() -> None:
         class_ = types.known(name)
         assert class_ is not None
         declared = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
-        made = type_schemas.generated_template(declared, type_schemas.HOT)
-        assert made["parameters"].keys() == declared["properties"].keys()
-        source = Source(File("t.yaml", json.dumps(made, default=repr)))
+        template = type_schemas.generated_template(declared, type_schemas.HOT)
+        assert template["parameters"].keys() == declared["properties"].keys()
+        source = Source(File("t.yaml", json.dumps(template, default=repr)))
         _, mistakes, warnings = loader.examine(source, Identity("s", "i"), known=False)
         if mistakes or warnings:
             wrong[name] = [str(each) for each in (*mistakes, *warnings)]
-        assert (
-            type_schemas.generated_template(declared, type_schemas.CFN)["Parameters"].keys()
-            == made["parameters"].keys()
-        )
+        former = type_schemas.generated_template(declared, type_schemas.CFN)
+        assert former["Parameters"].keys() == template["parameters"].keys()
     assert wrong == {}
 
 
