@@ -277,7 +277,7 @@ def _line(entry: Entry, state: Path) -> str:
 
 
 def _last_change(path: Path) -> tuple[int, int, int] | None:
-    """Return a value that changes when a file is written or replaced; None if there is none."""
+    """Return a value that changes when a file is written or replaced; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116  # four times a second
     except OSError:  # reading it reports an error that matters

@@ -251,7 +251,7 @@ class _Resources:
         )
 
     def _check(self, tree: Tree, path: Path) -> None:
-        """Diagnostics the functions of a property that fail."""
+        """Report the functions of a property that fail."""
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
                 code = "" if each.path[-1] in _NAMING else OF_VALUE
@@ -269,7 +269,7 @@ class _Resources:
         return _hint(failing, self._scope, self._template)
 
     def _check_type(self, resource: ResourceDefinition) -> None:
-        """Diagnostics a type that is mapped to itself, or to a template that does not exist.
+        """Report a type that is mapped to itself, or to a template that does not exist.
 
         The stack checks whether the type exists.
         """

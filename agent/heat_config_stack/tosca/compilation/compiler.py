@@ -406,7 +406,7 @@ class Compiler:
 
 
 def _kept_as(subject: Subject, interface: str, operation: str) -> str:
-    """Return the name of an operation among those of a node and its relationships."""
+    """Return the name under which the outputs of an operation are kept with its node."""
     name = f"{interface}.{operation}"
     if isinstance(subject, Part):
         return name
