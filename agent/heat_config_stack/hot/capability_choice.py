@@ -111,15 +111,15 @@ def _refusal(
     candidates: Mapping[str, Capabilities], fitting: list[str], requires: Capabilities, path: Path
 ) -> tuple[str, Path, str]:
     """Return the problem of a list, its path and a hint."""
-    wanted = f"what is required ({written(requires)})"
+    required = f"what is required ({written(requires)})"
     others = [
         f"{name} has {_instead(capabilities, requires)}"
         for name, capabilities in candidates.items()
         if name not in fitting
     ]
     if not fitting:
-        return f"no template fits {wanted}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
-    fit = f"fit {wanted}" if requires else "fit, as nothing is required of them"
+        return f"no template fits {required}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
+    fit = f"fit {required}" if requires else "fit, as nothing is required of them"
     named = "; ".join([", ".join(fitting), *others])
     return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[name] for name in fitting])
 

@@ -65,7 +65,7 @@ class Templates:
         return True
 
 
-def find(paths: Sequence[str], wanted: Capabilities, *, recursive: bool) -> Templates:
+def find(paths: Sequence[str], required: Capabilities, *, recursive: bool) -> Templates:
     """Return the templates among files and in folders that have all wanted capabilities.
 
     In a folder, only files are read whose names are those of templates in a resource_registry; other files are skipped.
@@ -81,7 +81,7 @@ def find(paths: Sequence[str], wanted: Capabilities, *, recursive: bool) -> Temp
                 every.add(needed(name))
             except UsageError as error:
                 every.mistakes.append(Mistake(str(error)))
-    fitting = {name: each for name, each in every.capable.items() if capabilities.fits(each, wanted)}
+    fitting = {name: each for name, each in every.capable.items() if capabilities.fits(each, required)}
     return Templates(fitting, every.mistakes)
 
 

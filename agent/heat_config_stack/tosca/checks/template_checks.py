@@ -148,12 +148,12 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
     own: Mapping[str, Any] = content.get("capabilities") or {}
     type_ = node.type
     path = (*node.path, "capabilities")
-    known = type_ is not None and not type_.is_incomplete
+    is_complete = type_ is not None and not type_.is_incomplete
     for name, assigned in own.items():
         here = (*path, name)
         for member in ("properties", "attributes"):
             _check_functions(assigned.get(member) or {}, (*here, member), scope, node, name)
-        if type_ is None or not known:
+        if type_ is None or not is_complete:
             continue
         definition = type_.capabilities.get(name)
         if definition is None:
@@ -172,7 +172,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             attributes = assigned.get("attributes") or {}
             _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
     assigned_anywhere = node.content.get("capabilities") or {}
-    needing = type_.needing if type_ is not None and known else {}
+    needing = type_.needing if type_ is not None and is_complete else {}
     for name, capability in needing.items():
         if name not in assigned_anywhere:
             owner = f"the capability {name} of {node.name}"
@@ -311,18 +311,18 @@ def _check_template(template: Template, scope: Scope) -> Scope:
     return inner
 
 
-def _check_members(template: Template, key: str, known: Mapping[str, Template], scope: Scope) -> None:
+def _check_members(template: Template, key: str, templates: Mapping[str, Template], scope: Scope) -> None:
     """Report members that are not there, or of no type that the type allows."""
     allowed = _allowed(template.type, key)
     for index, name in enumerate(template.content.get(key) or ()):
         if name is None:
             continue
         path = (*template.path, key, index)
-        member = known.get(name)
+        member = templates.get(name)
         if member is None:
             noun = "node template" if key == "members" else "node template or group"
             scope.report.wrong(
-                f"there is no {noun} {name}", path, scope.report.nearest(name, known), code="member-unknown"
+                f"there is no {noun} {name}", path, scope.report.nearest(name, templates), code="member-unknown"
             )
         elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
             names = ", ".join(type_.name for type_ in allowed)

@@ -147,8 +147,8 @@ class Compiler:
     def finish(self) -> dict[str, ResourceDefinition]:
         """Return the resources, after everything that asks for outputs has been evaluated."""
         for name, wanted in self.evaluator.outputs.items():
-            found = self.resources.get(name)
-            if found is not None and self.types[name] == OPERATION:
+            resource = self.resources.get(name)
+            if resource is not None and self.types[name] == OPERATION:
                 asked: dict[str, Tree] = {"outputs": {}}
                 output_types: dict[str, Tree] = {}
                 for operation, names in wanted.items():
@@ -160,7 +160,7 @@ class Compiler:
                     asked["output_types"] = output_types
                 if name in self._for_operations:
                     asked["needed_outputs"] = self._for_operations[name]
-                self.resources[name] = replace(found, properties={**found.properties, **asked})
+                self.resources[name] = replace(resource, properties={**resource.properties, **asked})
         return self.resources
 
     # The line of a node.
