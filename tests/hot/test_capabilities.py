@@ -10,7 +10,7 @@ import pytest
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition, Identity, MappedType
-from heat_config_stack.hot import checker, reader
+from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.loader import define as define_source
 from hot.made import IDENTITY, VERSION, define, examined
 from support import pace
@@ -387,7 +387,7 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
 def test_missing_candidate_is_reported_once(tmp_path: Path) -> None:
     """A missing candidate is reported once, where it is named."""
     put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
-    found = checker.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
+    found = loader.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
     assert mistake.place is not None
     assert (mistake.place.line, mistake.place.column) == (1, 42)

@@ -213,31 +213,31 @@ def check_interfaces(
             functions.check(value, (*here, "inputs", key), scope)
         if interface is not None and interface.definition is not None and "inputs" in assigned:
             elsewhere: dict[str, Json] = {}
-            for _, of, _ in operations(assigned, here):
-                elsewhere.update(dict.fromkeys(of.get("inputs") or ()))
+            for _, definition_, _ in operations(assigned, here):
+                elsewhere.update(dict.fromkeys(definition_.get("inputs") or ()))
             _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
         for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
             scope.report.wrong(f"an interface of a template has no keyname {key}", (*here, key), code="key-unknown")
         declared = interface.definition.operations if interface and interface.definition else {}
         is_known = is_declared and template.type is not None
-        for operation, of, where in operations(assigned, here):
+        for operation, definition_, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
                 scope.report.wrong(problem, where, scope.report.nearest(operation, declared), code="undeclared")
-            own: Mapping[str, Json] = of.get("inputs") or {}
+            own: Mapping[str, Json] = definition_.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
-            if "inputs" in of and interface is not None:
+            if "inputs" in definition_ and interface is not None:
                 _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
-            implementation = of.get("implementation")
+            implementation = definition_.get("implementation")
             if implementation:
                 check_implementation(
                     implementation, artifacts, (*where, "implementation"), template.document, operation=operation
                 )
                 functions.check(implementation, (*where, "implementation"), scope)
-            functions.check_outputs(of, where, scope)
-        for notification, of in (assigned.get("notifications") or {}).items():
-            functions.check_outputs(of, (*here, "notifications", notification), scope)
+            functions.check_outputs(definition_, where, scope)
+        for notification, definition_ in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(definition_, (*here, "notifications", notification), scope)
 
 
 def _check_variables(template: Template, scope: Scope) -> None:
