@@ -239,7 +239,7 @@ def test_machine_without_heat_is_well(machine: Machine) -> None:
     assert any(text.startswith("not used") for text in found)
 
 
-def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_missing_settings_are_named(machine: Machine, openstack: cloud.Cloud) -> None:
     """The missing settings are named."""
     values = heat(openstack)
     values.pop("password")

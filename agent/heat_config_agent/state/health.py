@@ -96,7 +96,7 @@ class Spare:
             self._descriptor = os.memfd_create(_spare(state))
 
     def write(self, health: Health) -> None:
-        """Write a health there."""
+        """Write the health to the reserved place."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(vars(health)).encode(), 0)

@@ -22,11 +22,24 @@ from heat_config_stack.definition import (
     circle,
     limits,
 )
-from heat_config_stack.hot.conditions import Conditions
-from heat_config_stack.hot.expressions import Scope, decide, fold, parse, parse_condition
+from heat_config_stack.hot.expressions import (
+    NOTHING,
+    Call,
+    Conditions,
+    Facade,
+    Failing,
+    Reference,
+    Scope,
+    Unknown,
+    decide,
+    fold,
+    is_settled,
+    open_values,
+    parse,
+    parse_condition,
+)
 from heat_config_stack.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_stack.hot.template import Template
-from heat_config_stack.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
 
 SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
 """The sections of a resource whose presence alone makes a difference to an update."""

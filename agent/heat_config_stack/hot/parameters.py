@@ -13,8 +13,8 @@ from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks import strict_json
 from heat_config_stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
-from heat_config_stack.hot.text import heat_text
-from heat_config_stack.hot.values import UNKNOWN
+from heat_config_stack.hot.expressions import UNKNOWN
+from heat_config_stack.hot.source import heat_text
 from heat_config_stack.hot.versions import Version
 
 TYPES = {

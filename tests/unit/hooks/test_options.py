@@ -199,7 +199,7 @@ def test_similar_option_is_suggested(name: str, meant: str) -> None:
     assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
 
 
-def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
+def test_all_names_are_listed_where_none_is_similar() -> None:
     """The message lists the options in alphabetical order."""
     known = (
         "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
@@ -220,7 +220,7 @@ def test_options_of_another_tool_pass() -> None:
     assert len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
 
 
-def test_a_long_value_is_not_said_whole() -> None:
+def test_long_value_is_shortened() -> None:
     """The message has its beginning and its end."""
     (sentence,) = mistakes({"flag": "x" * 1_000_000})
     assert len(sentence) < 200

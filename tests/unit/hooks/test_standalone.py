@@ -85,7 +85,7 @@ def test_the_tool_gets_our_environment(run: Run, environment: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
-def test_a_signal_is_said_as_shells_do(run: Run, number: int, code: int) -> None:
+def test_signal_is_reported_as_shells_do(run: Run, number: int, code: int) -> None:
     """The status code is 128 plus the number of the signal."""
     assert reply(run(deployment(f"kill -{number:d} $$"), "script"))["deploy_status_code"] == code
 

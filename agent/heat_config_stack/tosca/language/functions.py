@@ -105,7 +105,7 @@ class Scope:
 
 
 def check(value: Json, path: Path, scope: Scope) -> None:
-    """Report what is wrong with the functions in a value."""
+    """Report the mistakes in the function calls of a value."""
     class_ = value.__class__
     if class_ is dict:
         if is_call(value):
