@@ -9,8 +9,10 @@ from unittest import mock
 
 import pytest
 
+from heat_config_agent.model.entry import Entry
 from heat_config_agent.runs import earlier, run_folder
 from heat_config_agent.state import journal
+from heat_config_hooks import files
 from support.commands import SH
 from support.machine import Machine, deployment
 from support.planted import HIDDEN
@@ -21,10 +23,9 @@ SECRET = "violet-Harbour-7731"
 PRINTS = f'{SH}echo "the token is $token" | tee /dev/stderr; exit ${{code:-0}}\n'
 
 
-def secret(value: str | None, **more: str) -> list[dict[str, object]]:
-    """Return the inputs of a deployment, among them a hidden token if `value` is one."""
-    token = [{"name": "token", "value": value, "hidden": True}] if value else []
-    return [*token, *({"name": name, "value": text} for name, text in more.items())]
+def secret(value: str, code: str = "0") -> list[dict[str, object]]:
+    """Return the inputs of a deployment, among them a hidden token."""
+    return [{"name": "token", "value": value, "hidden": True}, {"name": "code", "value": code}]
 
 
 def repeat(machine: Machine, document: list[dict[str, object]]) -> None:
@@ -177,13 +178,13 @@ def test_pruning_removes_earlier_runs(machine: Machine) -> None:
 
 
 @pytest.fixture
-def entry_of_d1(machine: Machine) -> journal.Entry:
+def entry_of_d1(machine: Machine) -> Entry:
     """Return the entry of a deployment that has printed a secret."""
     machine.apply([deployment(config=PRINTS, inputs=secret(SECRET))])
     return journal.read(machine.state)["d1"]
 
 
-def test_output_whose_secrets_are_not_known_is_not_kept(machine: Machine, entry_of_d1: journal.Entry) -> None:
+def test_output_whose_secrets_are_not_known_is_not_kept(machine: Machine, entry_of_d1: Entry) -> None:
     """Without the document of the run nothing can be masked: its output is removed, and its list says that it ran."""
     folder = machine.state / "runs" / "d1"
 
@@ -196,15 +197,14 @@ def test_output_whose_secrets_are_not_known_is_not_kept(machine: Machine, entry_
     assert "the output of run 1 of d1 is not kept: the secrets in it were not known" in done.err
 
 
-def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry_of_d1: journal.Entry) -> None:
+def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry_of_d1: Entry) -> None:
     """A kill between two files leaves nothing that the next try does not complete."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
     folder, known = machine.state / "runs" / "d1", plan.deployment_of(entry_of_d1)
     with (
-        mock.patch.object(run_folder, "ended_at", side_effect=KeyboardInterrupt),
-        mock.patch.object(earlier.files, "remove"),
-        mock.patch.object(earlier.files, "replace", side_effect=KeyboardInterrupt),
+        mock.patch.object(files, "remove"),
+        mock.patch.object(files, "replace", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         earlier.keep(folder, entry_of_d1, known, 0)
@@ -218,7 +218,7 @@ def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry
     assert (folder / run_folder.EARLIER / "1" / "stdout").read_text() == f"the token is {'*' * len(SECRET)}\n"
 
 
-def test_earlier_runs_take_no_more_than_one(machine: Machine, entry_of_d1: journal.Entry) -> None:
+def test_earlier_runs_take_no_more_than_one(machine: Machine, entry_of_d1: Entry) -> None:
     """All earlier runs together take the space that `output_limit` gives to one, of which the newest is kept."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
