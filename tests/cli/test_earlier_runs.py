@@ -201,17 +201,17 @@ def test_output_is_kept_once_though_that_was_interrupted(machine: Machine, entry
     """A kill between two files leaves nothing that the next try does not complete."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
-    folder, known = machine.state / "runs" / "d1", plan.deployment_of(entry_of_d1)
+    folder, ran = machine.state / "runs" / "d1", plan.deployment_of(entry_of_d1)
     with (
         mock.patch.object(files, "remove"),
         mock.patch.object(files, "replace", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
-        earlier.keep(folder, entry_of_d1, known, 0)
+        earlier.keep(folder, entry_of_d1, ran, 0)
     assert earlier.listed(folder) == []
 
-    earlier.keep(folder, entry_of_d1, known, 0)
-    earlier.keep(folder, entry_of_d1, known, 0)
+    earlier.keep(folder, entry_of_d1, ran, 0)
+    earlier.keep(folder, entry_of_d1, ran, 0)
 
     assert [each.number for each in earlier.listed(folder)] == [1]
     assert HIDDEN.encode() not in everything_below(folder)
@@ -222,10 +222,10 @@ def test_earlier_runs_take_no_more_than_one(machine: Machine, entry_of_d1: Entry
     """All earlier runs together take the space that `output_limit` gives to one, of which the newest is kept."""
     from heat_config_agent.deployments import plan  # noqa: PLC0415  # for this test alone
 
-    folder, known = machine.state / "runs" / "d1", plan.deployment_of(entry_of_d1)
+    folder, ran = machine.state / "runs" / "d1", plan.deployment_of(entry_of_d1)
     for sign in "abc":
         (folder / "stdout").write_text(sign * 3_000_000)
-        earlier.keep(folder, entry_of_d1, known, 4 * 1024 * 1024)
+        earlier.keep(folder, entry_of_d1, ran, 4 * 1024 * 1024)
 
     assert [each.number for each in earlier.listed(folder)] == [3]
     assert (folder / run_folder.EARLIER / "3" / "stdout").read_text()[:1] == "c"

@@ -76,16 +76,16 @@ def _own(settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newes
 
 
 def _followed(
-    settings: Settings, name: str, entries: Mapping[str, Entry], wanted: str, config: Path | None, *, newest: bool
+    settings: Settings, name: str, entries: Mapping[str, Entry], argument: str, config: Path | None, *, newest: bool
 ) -> Named:
-    entry = choose(entries, wanted, newest=newest)
+    entry = choose(entries, argument, newest=newest)
     place = followed.document(settings.state, name)
     return Named(
         entry=entry,
         title=f"{name}/{entry.title}",
         settings=effective.make(os.environ, config=config, state=place),
         follows=name,
-        same=_same(entries, wanted, entry),
+        same=_same(entries, argument, entry),
     )
 
 
