@@ -73,17 +73,17 @@ def detach(path: str | Path) -> None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         files.remove(copy)  # of an attempt that was interrupted
-        made = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             for begin, end in list(_segments(descriptor, 0)):
-                _copy(descriptor, made, begin, min(end, size))
-            os.ftruncate(made, size)
+                _copy(descriptor, target, begin, min(end, size))
+            os.ftruncate(target, size)
             Path(copy).replace(path)
         except OSError:
             files.remove(copy)
             raise
         finally:
-            os.close(made)
+            os.close(target)
     finally:
         os.close(descriptor)
 
