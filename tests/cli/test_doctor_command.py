@@ -385,7 +385,7 @@ def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine
 
 
 def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:
-    """A file of settings with a password, and the state."""
+    """A file of settings with a password, and the files of the state, are named."""
     path = write(machine, {"heat": heat(openstack)})
     given = effective.make({}, config=path, state=machine.state)
     path.chmod(0o644)

@@ -32,8 +32,8 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
     asked = state_options.of(options)
-    subject = named.find(asked, options.id, options.config, newest=True)
-    settings, entry = subject.settings, subject.entry
+    target = named.find(asked, options.id, options.config, newest=True)
+    settings, entry = target.settings, target.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
     result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
@@ -45,12 +45,12 @@ def run(options: argparse.Namespace) -> int:
     if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
         result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
-    runs = kept_runs.of(subject)
+    runs = kept_runs.of(target)
     if options.json:
         more = {"inputs": inputs, "result": result or None, "runs": [each.values for each in runs]}
         terminal.say(json.dumps({**status.values(entry, settings.state), **more}))
         return ExitCode.OK
-    facts = [*_facts(subject, deployment, settings.state), *_replaced(entry, settings.state)]
+    facts = [*_facts(target, deployment, settings.state), *_replaced(entry, settings.state)]
     for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)

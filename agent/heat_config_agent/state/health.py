@@ -158,7 +158,7 @@ polls next."""
 
 
 SETTLING = 30.0
-"""Seconds after the start in which it is no trouble that a source has not answered yet."""
+"""Seconds after the start in which a source need not have answered yet."""
 
 
 def is_settled(report: Mapping[str, object]) -> bool:

@@ -116,15 +116,15 @@ def _refusal(
     candidates: Mapping[str, Capabilities], fitting: list[str], requires: Capabilities, path: Path
 ) -> tuple[str, Path, str]:
     """Return the problem of a list, its path and a hint."""
-    wanted = f"what is required ({written_capabilities(requires)})"
+    required = f"what is required ({written_capabilities(requires)})"
     others = [
         f"{name} has {_instead(capabilities, requires)}"
         for name, capabilities in candidates.items()
         if name not in fitting
     ]
     if not fitting:
-        return f"no template fits {wanted}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
-    fit = f"fit {wanted}" if requires else "fit, as nothing is required of them"
+        return f"no template fits {required}: {'; '.join(others)}", path, _meant(candidates.values(), requires)
+    fit = f"fit {required}" if requires else "fit, as nothing is required of them"
     named = "; ".join([", ".join(fitting), *others])
     return f"{len(fitting)} templates {fit}: {named}", path, _difference([candidates[name] for name in fitting])
 
@@ -207,7 +207,7 @@ class Templates:
         return True
 
 
-def find(paths: Sequence[str], wanted: Capabilities, *, recursive: bool) -> Templates:
+def find(paths: Sequence[str], required: Capabilities, *, recursive: bool) -> Templates:
     """Return the templates among files and in folders that have all wanted capabilities.
 
     In a folder, only files are read whose names are those of templates in a resource_registry; other files are skipped.
@@ -223,7 +223,7 @@ def find(paths: Sequence[str], wanted: Capabilities, *, recursive: bool) -> Temp
                 every.add(needed(name))
             except UsageError as error:
                 every.mistakes.append(Mistake(str(error)))
-    fitting = {name: each for name, each in every.capable.items() if template.fits(each, wanted)}
+    fitting = {name: each for name, each in every.capable.items() if template.fits(each, required)}
     return Templates(fitting, every.mistakes)
 
 

@@ -223,7 +223,7 @@ class _Surroundings:
     ) -> Definition:
         """Return the definition of a child stack. Raises `Invalid`."""
         surroundings = self._with(inner, template.file)
-        made, mistakes = definition(
+        child, mistakes = definition(
             template,
             Circumstances(
                 parameters,
@@ -239,8 +239,8 @@ class _Surroundings:
             ),
         )
         if mistakes:
-            raise Invalid([_of_child(each) for each in ordered(mistakes)], made.conceal)
-        return made
+            raise Invalid([_of_child(each) for each in ordered(mistakes)], child.conceal)
+        return child
 
     def inside(self, resource: str) -> _Surroundings:
         inner = self._registry.inside(resource)
@@ -287,16 +287,16 @@ def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], lis
         return [Mistake(f"with its nested templates, {limits.OUT_OF_TIME}")], []
 
 
-def _children_checked(made: Definition, depth: int) -> tuple[list[Mistake], list[Mistake]]:
+def _children_checked(parent: Definition, depth: int) -> tuple[list[Mistake], list[Mistake]]:
     mistakes: list[Mistake] = []
     warnings: list[Mistake] = []
-    for name, resource in made.resources.items():
+    for name, resource in parent.resources.items():
         under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
         try:
-            type_ = next(made.environment.candidates(resource.type, name))
+            type_ = next(parent.environment.candidates(resource.type, name))
             if not type_.template:
                 continue
-            child = made.environment.nested(name, type_, Identity(name, ""), {}, known=False)
+            child = parent.environment.nested(name, type_, Identity(name, ""), {}, known=False)
         except Invalid as invalid:  # a mistake without a place is reported for the resource
             mistakes += [mistake.under(*under) for mistake in invalid.mistakes if mistake.place]
             continue

@@ -210,7 +210,7 @@ def _is_well_declared(name: str, schema: Schema, report: Diagnostics, default: D
 
 
 def _report_default(schema: Schema, problem: str, report: Diagnostics, default: Default) -> None:
-    """Diagnostics a default that its own parameter cannot have."""
+    """Report a default that its own parameter cannot have."""
     path, said = ("parameters", schema.name, "default"), f"Parameter '{schema.name}' is invalid: {problem}"
     if default is Default.WARNED:
         report.warn(said, path, f"unless parameter_defaults give {schema.name} a value")

@@ -171,8 +171,8 @@ def test_a_list_that_is_read_is_not_the_one_that_was_given() -> None:
     assert read("texts", given) is not given
 
 
-def test_a_hook_may_mean_something_of_its_own_by_a_common_name() -> None:
-    """The hook's own option overrides the common one."""
+def test_option_of_a_hook_overrides_a_common_one() -> None:
+    """An option that a hook declares with the name of a common one is the hook's."""
     assert options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})["timeout"] == "soon"
 
 

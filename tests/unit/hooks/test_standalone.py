@@ -72,7 +72,7 @@ def test_a_hook_is_run_by_its_name(run: Run) -> None:
     }
 
 
-def test_a_link_of_a_tools_name_is_its_hook(run: Run, tmp_path: Path) -> None:
+def test_link_with_the_name_of_a_tool_is_its_hook(run: Run, tmp_path: Path) -> None:
     """Other agents find hooks by such names."""
     (tmp_path / "script").symlink_to(HOOK)
     assert reply(run(deployment("echo hi"), program=tmp_path / "script"))["deploy_stdout"] == "hi\n"

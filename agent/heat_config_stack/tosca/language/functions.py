@@ -28,7 +28,7 @@ _TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})
 
 
 class Subject(Protocol):
-    """A template, or a type in the place of all templates that are of it."""
+    """A template, or a type that stands for all its templates."""
 
     @property
     def name(self) -> str:

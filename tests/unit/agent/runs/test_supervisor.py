@@ -202,7 +202,7 @@ def test_the_streams_are_files_and_the_commands_alone(runs: Runs) -> None:
 
 
 def test_standard_input_is_a_file_or_nothing(runs: Runs, tmp_path: Path) -> None:
-    """Never the agent's, nor the supervisor's word."""
+    """A run does not read the standard input of the agent, nor the pipe of its supervisor."""
     given = tmp_path / "given"
     given.write_text("the deployment\n")
     assert runs.end(runs.start("cat", stdin=given)) == "0"
