@@ -48,12 +48,12 @@ def add(commands: state_options.Commands) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the run's standard output to standard output, and its standard error to standard error."""
     asked = state_options.of(options)
-    found = named.find(asked, options.id, options.config, newest=True)
-    settings, entry = found.settings, found.entry
+    target = named.find(asked, options.id, options.config, newest=True)
+    settings, entry = target.settings, target.entry
     show = asked.command("show", options.id)
     if options.chosen is not None:
-        runs = kept_runs.of(found)
-        chosen = kept_runs.choose(runs, options.chosen, found.title, f"`{show}` lists them")
+        runs = kept_runs.of(target)
+        chosen = kept_runs.choose(runs, options.chosen, target.title, f"`{show}` lists them")
         entry = chosen.entry
         _say_which(chosen, len(runs))
         if chosen.before is not None:
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
             return ExitCode.OK
     folder = settings.state / "runs" / entry.key
     if not folder.is_dir() or (entry.started is None and not options.follow and not _has_output(folder)):
-        before = f"`{show}` lists earlier runs, whose output is kept" if kept_runs.of(found) else ""
+        before = f"`{show}` lists earlier runs, whose output is kept" if kept_runs.of(target) else ""
         raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}", hint=before)
     if options.follow:
         entry = _on_record(settings.state, entry, folder)
@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
         return ExitCode.OK
     _print(settings, entry, deployment, follow=options.follow)
     if options.chosen is None:
-        _say_earlier(found, asked, options.id)
+        _say_earlier(target, asked, options.id)
     return ExitCode.OK
 
 
