@@ -137,7 +137,7 @@ def test_values_without_json_are_refused(machine: Machine, text: str, words: str
         (None, "empty"),
     ],
 )
-def test_a_document_without_deployments_is_said(machine: Machine, document: object, words: str) -> None:
+def test_document_without_deployments_is_reported(machine: Machine, document: object, words: str) -> None:
     """A document of another kind is a failure: the message says what was expected and what was there."""
     ran = machine.apply(machine.write(json.dumps(document)))
 

@@ -26,9 +26,10 @@ _WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
 
 
 def check(content: bytes, name: str) -> object:
-    """Return the value of a document that was written by hand. `name` is that of its file.
+    """Return the value of a document that was written by hand in the file `name`.
 
-    Raises `Invalid` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
+    Raises `Invalid` with all mistakes of the document. Mistakes that make only their own entry fail are raised only
+    together with others.
     """
     kind, hint = kinds.of_content(content)
     if kind:
