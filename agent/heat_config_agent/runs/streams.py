@@ -41,21 +41,30 @@ def bound(path: str | Path, limit: int) -> int:
     except FileNotFoundError:
         return 0
     try:
-        status = os.fstat(descriptor)
-        taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
-        if limit and taken > max(limit, LEAST):
-            keep = max(limit, LEAST) * 3 // 8  # at each end: less than half, so the next hole is not due at once
-            begin = -(-keep // _PAGE) * _PAGE
-            _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
-        return taken
+        return shorten(descriptor, limit)
     finally:
         os.close(descriptor)
+
+
+def shorten(descriptor: int, limit: int) -> int:
+    """Free the middle of an open file that takes more than `limit` bytes on disk; return the bytes it took.
+
+    Raises OSError.
+    """
+    status = os.fstat(descriptor)
+    taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+    if limit and taken > max(limit, LEAST):
+        keep = max(limit, LEAST) * 3 // 8  # at each end: less than half, so the next hole is not due at once
+        begin = -(-keep // _PAGE) * _PAGE
+        _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
+    return taken
 
 
 def detach(path: str | Path) -> None:
     """Replace a file by a copy, so that processes that a run has left behind no longer print into it.
 
-    Call it before `mask`, because later output would not be masked. Holes stay holes. Raises OSError.
+    Call it before `mask`, because later output would not be masked. Holes stay holes. The file without a name that
+    they go on to write is emptied by `left_output`. Raises OSError.
     """
     copy = f"{path}.copy"
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
