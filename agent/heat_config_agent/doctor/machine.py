@@ -56,7 +56,8 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
 
 def check_followed(settings: Settings) -> Iterator[Finding]:
     """Check the stacks that follow sources, as they were at the last poll."""
-    records = {record.name: record for record in followed.records(settings.state)}
+    troubles = health.unrecorded(settings.state) if settings.followed else {}
+    records = {record.name: record for record in followed.with_troubles(followed.records(settings.state), troubles)}
     for name in settings.followed:
         record = records.get(name)
         if record is None:
