@@ -20,9 +20,10 @@ from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_agent.state.removal import retention
 from heat_config_hooks import HOOKS, processes, protocol
 
 ROOM = 100 * 1024 * 1024

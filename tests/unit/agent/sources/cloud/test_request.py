@@ -12,7 +12,7 @@ import pytest
 from heat_config_agent import web
 from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.request import Request
+from heat_config_agent.sources.cloud.request import Request
 from support.loopback import Answer, SignalServer
 
 METADATA = {"deployments": [{"id": "1"}], "os-collect-config": {"request": {"metadata_url": "x"}}}
