@@ -144,9 +144,14 @@ def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[M
         ("outputs", metadata.OUTPUT_KEYS, "an output"),
     ):
         items = entry.get(field)
+        names: dict[object, int] = {}
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, Mapping):
                 yield from wrong(item, (*way, field, index), keys, kind)
+                name = item.get("name")
+                if isinstance(name, str) and names.setdefault(name, index) != index:
+                    problem = f"{kind} with the name {metadata.quoted(name)} is there already: {field}[{names[name]}]"
+                    yield reading.mistake(problem, (*way, field, index, "name"), "remove or rename one of them")
                 if field == "inputs":
                     yield from _type(reading, item, (*way, field, index))
     yield from _work(reading, deployment, way)
