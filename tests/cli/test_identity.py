@@ -212,7 +212,7 @@ def test_name_in_two_files_of_the_daemon_is_a_mistake(machine: Machine) -> None:
 
 @pytest.mark.parametrize("collector", ["local", "file"])
 def test_id_in_two_files_of_the_daemon_names_both_lines(machine: Machine, collector: str) -> None:
-    """Whether a file has a list or an object, and whatever the other files have."""
+    """The place of an entry counts in its own file, which may have a list or an object."""
     folder = machine.folder / "local-data"
     folder.mkdir()
     entry = '{id: web, group: script, config: "echo %s"}\n'
