@@ -120,9 +120,9 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
 
     With `as_new`, it counts as never made. Raises AgentError.
     """
-    from heat_config_stack.cli.stack import again  # noqa: PLC0415
+    from heat_config_stack.cli.stack import operations  # noqa: PLC0415
 
-    return again.request(settings, stack, deployment, as_new=as_new)
+    return operations.request_run(settings, stack, deployment, as_new=as_new)
 
 
 def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:
