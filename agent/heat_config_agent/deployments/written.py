@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics import kinds
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
-from heat_config_agent.diagnostics.reading import Reading, parts
+from heat_config_agent.diagnostics.text import Reading, parts
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
 from heat_config_agent.model.mistake import Mistake
