@@ -159,8 +159,8 @@ def test_daemon_carries_out_a_retried_deployment_at_once(daemon: Daemon) -> None
 
 
 @pytest.mark.parametrize("command", ["retry", "forget"])
-def test_deployment_of_a_stack_runs_again_with_its_next_action(machine: Machine, command: str) -> None:
-    """It is named STACK/RESOURCE or RESOURCE, runs once more, and nothing else of the stack does."""
+def test_retried_deployment_of_a_stack_runs_once_more(machine: Machine, command: str) -> None:
+    """`retry` takes STACK/RESOURCE or RESOURCE; no other deployment of the stack runs."""
     log = machine.folder / "log"
     (machine.folder / "web.yaml").write_text(template(log, "one"))
     assert machine.apply(machine.folder / "web.yaml").code == 0

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics import kinds
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
-from heat_config_agent.diagnostics.reading import Reading, parts
+from heat_config_agent.diagnostics.text import Reading, parts
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
 from heat_config_agent.model.mistake import Mistake
@@ -26,9 +26,10 @@ _WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
 
 
 def check(content: bytes, name: str) -> object:
-    """Return the value of a document that was written by hand. `name` is that of its file.
+    """Return the value of a document that was written by hand in the file `name`.
 
-    Raises `Invalid` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
+    Raises `Invalid` with all mistakes of the document. Mistakes that make only their own entry fail are raised only
+    together with others.
     """
     kind, hint = kinds.of_content(content)
     if kind:
@@ -138,9 +139,14 @@ def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[M
         ("outputs", metadata.OUTPUT_KEYS, "an output"),
     ):
         items = entry.get(field)
+        names: dict[object, int] = {}
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, Mapping):
                 yield from wrong(item, (*way, field, index), keys, kind)
+                name = item.get("name")
+                if isinstance(name, str) and names.setdefault(name, index) != index:
+                    problem = f"{kind} with the name {metadata.quoted(name)} is there already: {field}[{names[name]}]"
+                    yield reading.mistake(problem, (*way, field, index, "name"), "remove or rename one of them")
                 if field == "inputs":
                     yield from _type(reading, item, (*way, field, index))
     yield from _work(reading, deployment, way)

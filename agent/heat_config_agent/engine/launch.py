@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent.deployments import metadata
+from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.queue import Active
 from heat_config_agent.engine.survey import with_verified
@@ -117,8 +117,9 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
 
     environment = _environment(settings, job, entry)
     try:
+        keep_earlier(work, entry)
         run_folder.make(folder, mark)
-        run_folder.check_room(folder)
+        _check_room(folder)
         command = _command(settings, job, place)
         if not isinstance(command, protocol.Command):
             return command
@@ -128,6 +129,33 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
     except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
         return _obstacle(job, error, (settings.state, place.working, place.outputs))
     return Started(running, tuple(command.notes))
+
+
+def keep_earlier(work: Work, entry: Entry) -> None:
+    """Keep the output of the run of an entry before the next one. This masks it by the document that was run."""
+    folder = work.settings.run(entry.key)
+    if entry.run is None or not os.path.lexists(run_folder.status(folder, entry.run.mark)):
+        return
+    from heat_config_agent.runs import earlier  # noqa: PLC0415  # most deployments run once
+
+    document = entry.document if entry.document or entry.removed else work.ground.deployed.document(entry.key)
+    deployment = plan.deployment_of(entry, document) if document else None
+    try:
+        earlier.keep(folder, entry, deployment, work.settings.output_limit, work.attempts.alive)
+    except OSError as error:
+        work.report.warn(f"cannot keep the output of the last run of {entry.title}: {cause(error)}")
+
+
+def _check_room(folder: Path) -> None:
+    """Raise OSError if the disk has no room for the output of a run, also without that of earlier runs."""
+    try:
+        run_folder.check_room(folder)
+    except OSError:
+        from heat_config_agent.runs import earlier  # noqa: PLC0415  # few disks are full
+
+        if not earlier.empty(folder):
+            raise
+        run_folder.check_room(folder)
 
 
 def _cleaned(work: Work, step: Step) -> Run | None:
@@ -213,23 +241,31 @@ def limit(work: Work) -> None:
 
 def limit_output(work: Work) -> None:
     """Shorten output that has grown too long, if it is time to look."""
-    if (work.active or work.output.watches) and not work.output.due:
+    if work.active and not work.output.due:
         folders = [active.running.directory for active in work.active.values()]
         work.output.look(folders, work.settings.output_limit)
-
-
-def watch_output(work: Work) -> None:
-    """Look also at the output of runs that ended before this process began, and have left others that write it."""
-    boot = processes.boot_id()
-    for entry in work.journal.entries.values():
-        if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
-            work.output.watch(work.settings.run(entry.key))
 
 
 def shorten(work: Work, active: Active) -> None:
     """Shorten the output of a run that has ended to its limit."""
     work.printed += work.output.shorten(active.running.directory, work.settings.output_limit)
-    work.output.watch(active.running.directory)
+
+
+def watch_left(work: Work, *keys: str) -> None:
+    """Have the output of ended runs watched as long as processes write it: of these, and of those noted before."""
+    settings = work.settings
+    noted = os.path.exists(f"{settings.state}/{run_folder.LEFT}")  # noqa: PTH110  # never raises
+    if noted or any(run_folder.is_written(settings.run(key)) for key in keys):
+        from heat_config_agent.runs import left_output  # noqa: PLC0415  # few runs leave anything behind
+
+        left_output.watch(settings.state, settings.output_limit, scoped=settings.scopes)
+
+
+def watch_earlier(work: Work) -> None:
+    """Have the output watched of runs that ended before this process began, and have left others that write it."""
+    boot = processes.boot_id()
+    ended = [entry for entry in work.journal.entries.values() if entry.state is not State.RUNNING]
+    watch_left(work, *(entry.key for entry in ended if entry.run is not None and entry.run.boot == boot))
 
 
 # Ending and closing runs.

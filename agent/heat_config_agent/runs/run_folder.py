@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import PASSING
 from heat_config_hooks import files, processes
@@ -18,6 +20,10 @@ UNSTARTED, FLUSHED = "unstarted", "flushed"
 RESOLVED = "resolved.json"
 """The file with the secrets to which inputs refer, see `runs.resolved`."""
 STREAMS = ("stdout", "stderr", "supervisor")
+EARLIER = "earlier"
+"""The folder with the masked output of earlier runs, see `runs.earlier`."""
+LEFT = "left"
+"""A file in the state directory that says that processes write output of runs that have ended, see `left_output`."""
 
 _CODE, _ENDING = 16, 240
 """Bytes in a status file: for how the command ended, and for why the agent ended it."""
@@ -39,7 +45,10 @@ def status_path(directory: Path, mark: str) -> str:
 
 
 def make(directory: Path, mark: str) -> None:
-    """Make the folder of a run with empty output and a pending status. Everything of an earlier run is removed."""
+    """Make the folder of a run with empty output and a pending status.
+
+    Everything of an earlier run is removed, except the output that `runs.earlier` keeps.
+    """
     try:
         os.mkdir(directory, 0o700)
     except (FileExistsError, FileNotFoundError):  # the folder is there, or its parent is not
@@ -47,7 +56,8 @@ def make(directory: Path, mark: str) -> None:
             files.remove(directory)
         files.make_directory(directory)
         for path in list(directory.iterdir()):
-            files.remove(path)
+            if path.name != EARLIER:
+                files.remove(path)
     for name in STREAMS:
         os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     descriptor = os.open(status_path(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -58,6 +68,39 @@ def make(directory: Path, mark: str) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def is_written(folder: Path) -> bool:
+    """Return True if any process may still write the output of a run, as the kernel's leases tell.
+
+    A lease to read is granted only if the file is not open to be written.
+    """
+    return any(is_open_to_write(f"{folder}/{name}") for name in STREAMS[:2])
+
+
+def is_open_to_write(path: str) -> bool:
+    """Return True if any process of this kernel, also in another container, has a file open to write it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return is_file_written(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_file_written(descriptor: int) -> bool:
+    """Return True if any process has a file open to write it, which is open to be read here."""
+    try:
+        # If the file is opened at this moment, the kernel asks for the lease by a signal, which is SIGIO by default:
+        # that would end this process.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal_numbers.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN  # any other error: the file system has no leases
+    return False
 
 
 ROOM = 16 * 1024
@@ -133,7 +176,7 @@ def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
             also()
             names.append(names.pop(names.index(RESOLVED)))  # last: until then, all of this can be repeated
         for name in names:
-            if name not in STREAMS and not name.startswith("status."):
+            if name not in STREAMS and name != EARLIER and not name.startswith("status."):
                 files.remove(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return  # nothing has run

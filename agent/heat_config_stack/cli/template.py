@@ -156,27 +156,27 @@ def _add_schema(inner: state_options.Commands) -> None:
 def schema(options: argparse.Namespace) -> int:
     """Print the JSON Schema of templates."""
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # only this command needs these
-    from heat_config_stack.hot.json_schema import functions, grammar  # noqa: PLC0415
+    from heat_config_stack.hot import json_schema as language  # noqa: PLC0415
     from heat_config_stack.resource import json_schema  # noqa: PLC0415
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
-    language = json_schema.Language(functions.VALUE, functions.either)
-    terminal.say(json.dumps(grammar.schema(json_schema.definitions(types, language))))
+    definitions = json_schema.definitions(types, json_schema.Language(language.VALUE, language.either))
+    terminal.say(json.dumps(language.schema(definitions)))
     return 0
 
 
 def export(options: argparse.Namespace) -> int:
     """Print the HOT template of a service."""
-    from heat_config_stack.cli import exporting  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import template_services  # noqa: PLC0415  # HOT needs none of it
 
-    return exporting.run(options)
+    return template_services.export(options)
 
 
 def pack(options: argparse.Namespace) -> int:
     """Make an archive."""
-    from heat_config_stack.cli import packing  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import template_services  # noqa: PLC0415  # HOT needs none of it
 
-    return packing.run(options)
+    return template_services.pack(options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -188,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
 
     reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
-    template_options.parameters(options)  # wrong ones are no mistake of a file
+    template_options.parameters(options)  # wrong ones are mistakes of the command line, not of a file
     try:
         code = _validate(options, reports.append)
     except UsageError as error:
@@ -209,7 +209,7 @@ def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], obje
     """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
-        from heat_config_stack.cli.service_validation import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.template_services import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
 
         def validate_hot(name: str) -> tuple[int, dict[str, Any] | None]:
             from heat_config_stack.cli.template_validation import validated  # noqa: PLC0415  # TOSCA needs none of it

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
-from heat_config_agent.signing import commits
+from heat_config_agent.signing import ssh
 from heat_config_stack.follow.allowance import Allowance
 from heat_config_stack.follow.demand import Demand
 from heat_config_stack.follow.origin import Origin
@@ -88,20 +88,20 @@ class Git:
 
         Raises SourceError if there is none, or if a branch and a tag have the name.
         """
-        wanted = self._origin.ref or "HEAD"
-        if re.fullmatch(_COMMIT, wanted):
-            return wanted
+        ref = self._origin.ref or "HEAD"
+        if re.fullmatch(_COMMIT, ref):
+            return ref
         self._allowance.begin()
         self._prepare()
-        printed = self._git("ls-remote", "--quiet", "origin", wanted, f"{wanted}^{{}}").splitlines()
+        printed = self._git("ls-remote", "--quiet", "origin", ref, f"{ref}^{{}}").splitlines()
         commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
-        names = (wanted, f"refs/heads/{wanted}", f"refs/tags/{wanted}^{{}}", f"refs/tags/{wanted}", f"refs/{wanted}")
+        names = (ref, f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/{ref}")
         there = [name for name in names if re.fullmatch(_COMMIT, commits.get(name, ""))]
         if not there:
-            raise SourceError(f"the repository has no branch or tag {wanted}", hint="correct ref")
-        branch, tag = f"refs/heads/{wanted}", f"refs/tags/{wanted}"
+            raise SourceError(f"the repository has no branch or tag {ref}", hint="correct ref")
+        branch, tag = f"refs/heads/{ref}", f"refs/tags/{ref}"
         if branch in there and tag in there:
-            raise SourceError(f"{wanted} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
+            raise SourceError(f"{ref} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
         self._full = there[0].removesuffix("^{}")
         return commits[there[0]]
 
@@ -139,8 +139,8 @@ class Git:
         """Return the evidence that a commit is signed, by its tag or by itself. Raises UsageError."""
         ref, evidence = self._origin.ref.removeprefix("refs/tags/"), ""
         if self._git("cat-file", "-t", _REF).strip() == "tag":
-            evidence = commits.of_tag(self._git("cat-file", "tag", _REF), ref)
-        evidence = evidence or commits.of_commit(self._git("cat-file", "commit", revision))
+            evidence = ssh.of_tag(self._git("cat-file", "tag", _REF), ref)
+        evidence = evidence or ssh.of_commit(self._git("cat-file", "commit", revision))
         demand.require(evidence, f"commit {revision[:12]}")
         if demand.after and demand.after != revision and not re.fullmatch(_COMMIT, ref):
             try:

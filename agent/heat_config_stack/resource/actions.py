@@ -123,7 +123,7 @@ def _refuse_failed(resource: Resource, action: str) -> None:
     reason = resource.record.reason
     problem = f"{resource.action} has failed: {reason.partition(f'resources.{resource.name}: ')[2] or reason}"
     error = _failure(resource, exception.Error(problem))
-    resource.stack.happened([resource.name], action, FAILED, str(error), of=resource.record)
+    resource.stack.happened([resource.name], action, FAILED, str(error), record=resource.record)
     raise error
 
 
@@ -370,7 +370,7 @@ def _set(resource: Resource, action: str, status: str, reason: str = "") -> None
     record.action, record.status, record.updated = action, status, time.time()
     record.reason = resource.stack.conceal.text(reason)
     resource.stack.keep(record)
-    resource.stack.happened([resource.name], action, status, reason, of=record)
+    resource.stack.happened([resource.name], action, status, reason, record=record)
 
 
 def _forget(resource: Resource) -> None:

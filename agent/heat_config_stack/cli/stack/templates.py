@@ -14,7 +14,7 @@ from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.stack import signatures
+from heat_config_stack.cli.stack import origin
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.source import Source
@@ -98,12 +98,12 @@ def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identit
 
 def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
     """Return the definition of a stack that is adopted. Raises as `new`."""
-    from heat_config_stack.hot import exchange  # noqa: PLC0415  # only for stacks that are adopted
+    from heat_config_stack.hot import reader  # noqa: PLC0415  # only for stacks that are adopted
 
     _refuse_unsigned("a stack that is adopted")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
-    made = exchange.imported(data, options.adopt_file, environments, files, named.parameters(options))
+    made = reader.imported(data, options.adopt_file, environments, files, named.parameters(options))
     return _defined(made, missing, Identity(options.name, new_id()), types)
 
 
@@ -132,7 +132,7 @@ def _anew(options: argparse.Namespace) -> Read:
 
 
 def _said(options: argparse.Namespace) -> Read:
-    opened = signatures.opened(options, named.template(options))
+    opened = origin.opened(options, named.template(options))
     content = None if opened.evidence else getattr(options, "content", None)
     found, missing = reader.read(opened.path, options.environment, named.parameters(options), content, opened.read)
     environments = (*found.environments, *named.attributes(options))

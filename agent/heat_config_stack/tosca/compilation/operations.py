@@ -1,4 +1,7 @@
-"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11)."""
+"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11).
+
+The image of a container may implement an operation: the tool `tosca` runs it (section 5.4.3).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.tosca.compilation import containers
-from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
-from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, Subject
+from heat_config_stack.tosca.evaluation.later import as_text, as_variable, computed, is_of_states, uses, written_out
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
@@ -20,6 +22,92 @@ from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, proce
 from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
 from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
 from heat_config_stack.tosca.topology.topology import CONFIGURE, STANDARD, Layer, Link, Part, Topology
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+
+_LONGEST = 128
+"""The most characters of a name of a container."""
+
+
+def image_name(content: Mapping[str, Json], document: Document) -> str | None:
+    """Return the name of an image for podman or docker: with the address of its repository, if it has one.
+
+    `content` is the artifact with `file` and `repository`. None for an archive of an image, which is not loaded.
+    """
+    name = str(content["file"])
+    if name.endswith(_ARCHIVES):
+        return None
+    repository = content.get("repository")
+    if repository is None:
+        return name
+    url = str((document.repository(repository) or {}).get("url") or "")
+    scheme, separator, address = url.partition("://")
+    if scheme == "file" or (not separator and not url):
+        return None
+    address = (address if separator else url).strip("/")
+    return f"{address}/{name.lstrip('/')}"
+
+
+def container(part: Part, image: str, evaluator: Evaluator) -> dict[str, Tree]:
+    """Return the config of the container of a node.
+
+    Its ports and volumes are the properties `publish_ports` and `volumes` of the node, or else of the capability that
+    hosts it.
+    """
+    config: dict[str, Tree] = {"name": _name(part), "image": image}
+    ports, volumes = (_property(part, name, evaluator) for name in ("publish_ports", "volumes"))
+    if ports:
+        config["ports"] = computed(ports, _ports, "publish_ports")
+    if volumes:
+        config["volumes"] = computed(volumes, _texts, "volumes")
+    return config
+
+
+def _name(part: Part) -> str:
+    return (part.id.lstrip("_") or "node")[:_LONGEST]
+
+
+def _property(part: Part, name: str, evaluator: Evaluator) -> Tree:
+    own = evaluator.property_value(part, name)
+    if own is not NOTHING and own is not None:
+        return own
+    for link in part.links:
+        if link.hosts and link.capability:
+            value = evaluator.capability_value(link.target, link.capability, name)
+            if value is not NOTHING and value is not None:
+                return value
+    return None
+
+
+def _texts(values: Json) -> list[Json]:
+    return [as_text(value) for value in values] if isinstance(values, list) else []
+
+
+def _ports(values: Json) -> list[Json]:
+    """Return ports as podman and docker take them: `8080:80`, `8000-8010:80-90/udp`."""
+    ports = []
+    for value in values if isinstance(values, list) else ():
+        if not isinstance(value, Mapping):
+            ports.append(as_text(value))
+            continue
+        ends = [_end(value, name) for name in ("source", "target")]
+        known = [end for end in ends if end]
+        if known:
+            protocol = as_text(value.get("protocol")) or "tcp"
+            suffix = "" if protocol == "tcp" else f"/{protocol}"
+            ports.append(f"{known[0]}:{known[-1]}{suffix}")
+    return ports
+
+
+def _end(spec: Mapping[str, Json], name: str) -> str:
+    """Return the ports at one end; empty for none."""
+    if spec.get(name) is not None:
+        return as_text(spec[name])
+    limits = spec.get(f"{name}_range")
+    if isinstance(limits, list | tuple) and len(limits) == 2:
+        return "-".join(map(as_text, limits))
+    return ""
+
 
 ORCHESTRATOR = "ORCHESTRATOR"
 
@@ -41,7 +129,7 @@ class Operation:
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
     uncompared: dict[str, Tree] = field(default_factory=dict)
-    """Inputs that are no reason to run again: those for every target or source (chapter 13), and states of nodes."""
+    """Inputs whose change runs nothing again: those for every target or source (chapter 13), and states of nodes."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
@@ -218,30 +306,30 @@ class Scripts:
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)
 
-    def _file(self, of: Operation, item: Json) -> tuple[str, Json, str] | None:
+    def _file(self, operation: Operation, item: Json) -> tuple[str, Json, str] | None:
         """Return the path, the content and the processor of the file that an implementation runs."""
         if item is None:
             return None
-        content, type_, document = self._named(of, item)
+        content, type_, document = self._named(operation, item)
         path = file_path(content, document)
         if path is None:
-            self._missing(of, content["file"], _ELSEWHERE)
+            self._missing(operation, content["file"], _ELSEWHERE)
             return None
         text = self.content(path, document)
         if text is None:
-            self._missing(of, content["file"], _BEGINS)
+            self._missing(operation, content["file"], _BEGINS)
             return None
-        return self.inside(path), text, self._processor(of, (path, document), type_, content)
+        return self.inside(path), text, self._processor(operation, (path, document), type_, content)
 
-    def _dependency(self, of: Operation, item: Json) -> dict[str, Json]:
+    def _dependency(self, operation: Operation, item: Json) -> dict[str, Json]:
         """Return path → content of a file that goes along with a script, or of all files in a folder."""
         if item is None:
             return {}
-        content, _, document = self._named(of, item)
+        content, _, document = self._named(operation, item)
         path = file_path(content, document)
         contents = self._contents_of(path, document) if path is not None else {}
         if not contents:
-            self._missing(of, content["file"], _ELSEWHERE if path is None else _BEGINS)
+            self._missing(operation, content["file"], _ELSEWHERE if path is None else _BEGINS)
         return contents
 
     def _contents_of(self, path: str, document: Document) -> dict[str, Json]:
@@ -252,41 +340,41 @@ class Scripts:
         contents = {self.inside(name): self.content(name, document) for name in document.files.below(path)[:MOST_FILES]}
         return {name: content for name, content in contents.items() if content is not None}
 
-    def _named(self, of: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+    def _named(self, operation: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
         """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
         artifact: ArtifactDefinition | None = None
         content: Mapping[str, Any] = {"file": item}
         if isinstance(item, str):
-            artifact = getattr(of.subject.template, "artifacts", {}).get(item)
+            artifact = getattr(operation.subject.template, "artifacts", {}).get(item)
         else:
             content = item
         if artifact is None:
-            type_ = of.document.find("artifact_types", content["type"]) if content.get("type") else None
-            return content, type_, of.document
+            type_ = operation.document.find("artifact_types", content["type"]) if content.get("type") else None
+            return content, type_, operation.document
         named = {key: artifact.get(key) for key in ("file", "repository")}
         return named, artifact.type, naming_document(artifact)
 
-    def _container(self, of: Operation) -> dict[str, Tree] | None:
+    def _container(self, operation: Operation) -> dict[str, Tree] | None:
         """Return the container of an operation that an image implements.
 
         None if no image does. Empty if the image cannot be used; then there is a mistake.
         """
-        primary = of.implementation.get("primary")
+        primary = operation.implementation.get("primary")
         if primary is None:
             return None
-        content, type_, document = self._named(of, primary)
+        content, type_, document = self._named(operation, primary)
         if processor(type_, content, document, None) != CONTAINER:
             return None
-        if not isinstance(of.subject, Part) or of.name != OF_IMAGES:
-            problem, hint = refusal(of.name)
-            self._wrong(of, problem, hint, code="open-tool")
+        if not isinstance(operation.subject, Part) or operation.name != OF_IMAGES:
+            problem, hint = refusal(operation.name)
+            self._wrong(operation, problem, hint, code="open-tool")
             return {}
-        image = containers.image_name(content, document)
+        image = image_name(content, document)
         if image is None:
             problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
-            self._wrong(of, problem, "load it with «podman load», and name the image", code="open-artifact")
+            self._wrong(operation, problem, "load it with «podman load», and name the image", code="open-artifact")
             return {}
-        return containers.container(of.subject, image, self.evaluator)
+        return container(operation.subject, image, self.evaluator)
 
     def _wrong(self, of: Operation, problem: str, hint: str, *, code: str) -> None:
         self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None
