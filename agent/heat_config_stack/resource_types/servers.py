@@ -293,7 +293,7 @@ class CloudServer(Placeholder):
         content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}
         derived = new_config(content, self.stack.id)
         derived.inputs = deployments.inputs_of(derived, {}, self._told())
-        derived.secrets = world.conceal.distinctive.within([derived.name, derived.config])
+        derived.secrets = world.conceal.within(derived.entry())
         server = self.resource_id or ""
         deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", "CREATE", "", "")
         deployment.attempt = self.record.attempt
