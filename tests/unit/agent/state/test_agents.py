@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_agent.settings.paths import usual_state
+from heat_config_agent.settings.paths import SYSTEM_STATE, usual_state
 from heat_config_agent.state import agents
 
 ENVIRONMENT = {"HOME": "/home/joe"}
@@ -38,7 +38,7 @@ def test_named_state_directory_has_no_hint() -> None:
 
 def test_running_agent_of_root_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent that runs is named, even if os-collect-config runs too."""
-    user, state = ("joe", f"{agents.SYSTEM_STATE}-joe") if usual_state({}) == agents.SYSTEM_STATE else ("root", "/x")
+    user, state = ("joe", f"{SYSTEM_STATE}-joe") if usual_state({}) == SYSTEM_STATE else ("root", "/x")
     monkeypatch.setattr(agents, "_running", lambda: iter([agents.Agent(user, state, 7)]))
     monkeypatch.setattr(agents, "running_collector", lambda: 812)
     hint = agents.hint(Path(usual_state(ENVIRONMENT)), (), ENVIRONMENT, "status")
