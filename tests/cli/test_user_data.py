@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_stack.resource_types import user_data
+from heat_config_stack.resource_types import servers
 from support.machine import Done, Machine
 
 LEFT = "the user_data of web is not carried out; --user-data carries out its scripts"
@@ -76,6 +76,24 @@ def test_scripts_run_later_if_people_ask_for_them_later(machine: Machine, tmp_pa
     for _ in range(2):
         assert apply(machine, text, "--user-data").code == 0
     assert (tmp_path / "ran").read_text() == "\n"
+
+
+def test_changed_user_data_is_named_until_it_is_carried_out(machine: Machine, tmp_path: Path) -> None:
+    """A server runs its user data once, so the stack has not on the machine what its template says."""
+    texts = [template({"web": server(f"#!/bin/sh\necho {word} >> {tmp_path}/ran\n")}) for word in ("one", "two")]
+    assert apply(machine, texts[0], "--user-data").err == ""
+
+    changed = [apply(machine, texts[1], *options) for options in (["--user-data"], [])]
+
+    for done in changed:
+        assert (done.code, done.out.count("UPDATE_COMPLETE")) == (0, 1)
+        assert "the user_data of web has changed since it was carried out" in done.err
+        assert "retry s/web" in done.err
+    assert (tmp_path / "ran").read_text() == "one\n"
+    assert machine.agent("retry", "s/web").code == 0
+    assert apply(machine, texts[1], "--user-data").err == ""
+    assert (tmp_path / "ran").read_text() == "one\ntwo\n"
+    assert apply(machine, texts[1]).err == ""
 
 
 def test_failed_script_fails_its_server(machine: Machine) -> None:
@@ -154,4 +172,4 @@ def test_parts_for_cloud_init_are_named(machine: Machine, tmp_path: Path) -> Non
 )
 def test_user_data_is_read_as_cloud_init_reads_it(text: str, scripts: tuple[str, ...], others: tuple[str, ...]) -> None:
     """The first words say what a text is."""
-    assert user_data.read(text) == user_data.UserData(scripts, others)
+    assert servers.read_user_data(text) == servers.UserData(scripts, others)

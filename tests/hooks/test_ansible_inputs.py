@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heat_config_hooks.tools import ansible_values
 from support.driver import Driver
 from support.machine import deployment
 
@@ -65,6 +67,7 @@ def test_no_text_of_an_input_is_a_template(driver: Driver) -> None:
     assert not canary.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_trusted_inputs_are_templates(driver: Driver) -> None:
     """With the option, as in heat-agents, a text may refer to other variables."""
@@ -76,6 +79,7 @@ def test_trusted_inputs_are_templates(driver: Driver) -> None:
     assert trusted["said"] == "hello Ann"
 
 
+@pytest.mark.slow
 def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     """An input `ansible_…` does not choose the interpreter of modules, and a sentence says that it is left out."""
     canary = driver.folder / "canary"
@@ -93,6 +97,42 @@ def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     assert canary.exists()
 
 
+INTERNAL = {
+    "_ansible_ansiballz_pydevd_config": {"module": "this"},
+    "_ansible_ansiballz_debugpy_config": {"host": "127.0.0.1", "port": 9},
+    "_ansible_ansiballz_coverage_config": {"config": "/dev/null", "output": "FOLDER/coverage"},
+    "inventory_hostname": "elsewhere.example",
+    "inventory_dir": "/elsewhere",
+    "omit": "a text",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+@pytest.mark.fault(
+    4,
+    "inputs of ansible named like the settings of its debuggers and its own variables",
+    "they set nothing, a sentence names each, and the playbook sees its own host",
+)
+def test_no_input_replaces_a_variable_of_ansible_itself(driver: Driver) -> None:
+    """No module of Python is loaded that an input names, no file is written where an input says, no host is changed."""
+    given = json.loads(json.dumps(INTERNAL).replace("FOLDER", str(driver.folder)))
+    seen = "{{ inventory_hostname }} {{ inventory_dir }} {{ {'a': omit} | length }}"
+    config = playbook({"command": "true"}, {"copy": {"content": seen, "dest": "{{ heat_outputs_path }}.seen"}})
+    result = driver.run(ours(config, inputs=given, outputs=["seen"]))
+    assert result["deploy_status_code"] == 0, result
+    assert result["seen"].startswith("localhost ")
+    assert "elsewhere" not in result["seen"]
+    assert not [name for name in os.listdir(driver.folder) if name.startswith("coverage")]
+
+
+@pytest.mark.parametrize("name", INTERNAL)
+def test_variable_of_ansible_itself_is_a_setting(name: str) -> None:
+    """It is left out of the variables of a playbook, unless the option trusted_inputs is set."""
+    assert ansible_values.settings({name: "x", "port": 22, "environment": "test"}) == [name]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver, tmp_path: Path) -> None:
     """Before 2.19, a key of a map without texts has no mark, so the playbook does not run with it."""
@@ -110,7 +150,14 @@ def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver,
     assert not (driver.working("ansible") / "ran").exists()
 
 
-@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "LANG": "C"}, {"LANG": "C"}, {"LANG": ""}])
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C", "LANG": "C"},
+        pytest.param({"LANG": "C"}, marks=pytest.mark.slow),
+        pytest.param({"LANG": ""}, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_play_for_localhost_runs_here_in_any_locale(driver: Driver, locale: dict[str, str]) -> None:
     """Ansible uses neither ssh nor the locale of the agent, which may not be UTF-8."""
@@ -121,6 +168,7 @@ def test_play_for_localhost_runs_here_in_any_locale(driver: Driver, locale: dict
     assert (result["deploy_status_code"], result.get("said")) == (0, "é"), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_last_line_is_the_cause_of_the_other_failures(driver: Driver) -> None:
     """It is the first failure that was not rescued: neither one of `always`, nor one that was rescued before."""

@@ -23,7 +23,7 @@ from heat_config_agent.engine.queue import REMINDER, Blocked
 from heat_config_agent.model.errors import AgentError, StateError, cause, hindrance
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
-from heat_config_agent.state.pruning import SLICE
+from heat_config_agent.state.removal.pruning import SLICE
 from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
