@@ -17,7 +17,7 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.policy import Policy
-from heat_config_agent.signing import commits, gate, ssh
+from heat_config_agent.signing import gate, ssh
 from heat_config_stack.cli import sign
 from support.repositories import Repository
 from support.shares import FOR
@@ -157,10 +157,10 @@ def test_no_byte_of_a_commit_or_a_tag_can_be_changed(alice: Signer, chosen: rand
         return bool(evidence) and ssh.problem(evidence, alice.line()) == ""
 
     def commit(content: bytes) -> bool:
-        return counts(commits.of_commit(content.decode("utf-8", "surrogateescape")))
+        return counts(ssh.of_commit(content.decode("utf-8", "surrogateescape")))
 
     def tag(content: bytes) -> bool:
-        return counts(commits.of_tag(content.decode("utf-8", "surrogateescape"), "v1"))
+        return counts(ssh.of_tag(content.decode("utf-8", "surrogateescape"), "v1"))
 
     tried = refused(commit, (repository.git("cat-file", "commit", revision) + "\n").encode(), chosen)
     tried += refused(tag, (repository.git("cat-file", "tag", "v1") + "\n").encode(), chosen)

@@ -27,7 +27,7 @@ from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
 from heat_config_agent.state import asked, instance, journal, lock
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.pruning import LAST_SLICE, is_full
+from heat_config_agent.state.removal.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_template(options.file[0])):
+    if any(map(_is_packed, options.file)) or any(map(is_template, options.file)):
         return apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:

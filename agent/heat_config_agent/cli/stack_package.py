@@ -49,7 +49,7 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     A stack has failed if its last action has, or if its records are damaged.
     """
     reasons: dict[str, str] = {}
-    interrupted: dict[str, str] = {}
+    unfinished: dict[str, str] = {}
     for name in names(settings.state):
         stack = kept(settings.state, name)
         if stack is None or stack.blank:
@@ -60,23 +60,21 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
             reasons[name] = sessions.why_failed(settings, name)
-        elif stack.record.status == "IN_PROGRESS":
-            from heat_config_stack.cli.stack import values  # noqa: PLC0415
-
-            if sentence := values.interrupted(settings, stack.record):
-                interrupted[name] = sentence
-    return reasons, interrupted
+        elif sentence := interrupted(settings, stack):
+            unfinished[name] = sentence
+    return reasons, unfinished
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not (settings.state / "follow").is_dir():  # most machines follow nothing
+    if not settings.followed and not (settings.state / "follow").is_dir():  # most machines follow nothing
         return []
-    from heat_config_agent.state import followed  # noqa: PLC0415
+    from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
-    records = [each for each in followed.records(settings.state) if not names or each.name in names]
+    told = followed.with_troubles(followed.records(settings.state), health.unrecorded(settings.state))
+    records = [each for each in told if not names or each.name in names]
     return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
 
 
@@ -92,6 +90,15 @@ def kept(state: Path, name: str) -> Kept | None:
     from heat_config_stack.records import listing  # noqa: PLC0415
 
     return listing.kept(state, name)
+
+
+def interrupted(settings: Settings, stack: Kept) -> str:
+    """Return that the action of a stack was interrupted, and which command continues it; empty if it was not."""
+    if stack.record is None or stack.record.status != "IN_PROGRESS":
+        return ""
+    from heat_config_stack.cli.stack import values  # noqa: PLC0415  # slow to load
+
+    return values.interrupted(settings, stack.record)
 
 
 def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:

@@ -13,7 +13,7 @@ from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import blame
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import lock
+from heat_config_agent.state import followed, lock
 from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
@@ -73,11 +73,22 @@ def damaged(name: str) -> dict[str, Json]:
 def interrupted(settings: Settings, record: StackRecord) -> str:
     """Return that no command works on a stack whose action is in progress, and which one continues it; else empty."""
     folder = listing.folder(settings.state, record.name)
-    if record.status != IN_PROGRESS or lock.holder(folder) is not None:
+    if record.status != IN_PROGRESS or lock.holder(folder) is not None or _is_followed_on(settings, record):
+        return ""
+    now = listing.kept(settings.state, record.name)  # a command may have ended since the record was read
+    if now is None or now.record is None or (now.record.action, now.record.status) != (record.action, IN_PROGRESS):
         return ""
     word = record.action.lower() if record.action in (SUSPEND, RESUME, CHECK, DELETE) else "update --existing"
     command = terminal.line(settings.command("stack", *word.split(), record.name))
     return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
+
+
+def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
+    """Return whether the running daemon continues the action, because it carries out a revision of the stack."""
+    if record.name not in settings.followed or lock.holder(settings.state) is None:
+        return False
+    source = followed.read(settings.state, record.name)
+    return source is not None and bool(source.begun)
 
 
 def stack(root: Stack) -> dict[str, Json]:
