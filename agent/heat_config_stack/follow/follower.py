@@ -329,7 +329,8 @@ class Follower:
         boot = processes.boot_id() if code == ExitCode.REBOOT else ""
         self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
-            self._conclude(revision, "")
+            earlier = self._failed_earlier()
+            self._conclude(revision, earlier, failed=bool(earlier))
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
             self._conclude(
                 revision,
@@ -341,6 +342,13 @@ class Follower:
             self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
         else:
             self._trouble(f"revision {short(revision)} is tried again: {reason_of(printed) or f'exit code {code}'}")
+
+    def _failed_earlier(self) -> str:
+        """Return the deployments of a document that have failed, and that this revision did not run again."""
+        if not self._record.document:
+            return ""
+        failures = in_step.failures(followed.document(self._settings.state, self._name))
+        return "; ".join(f"{each.title} failed earlier: {each.reason}" for each in failures)
 
     def _is_transient(self, code: int) -> bool:
         """Return whether a command has failed for a reason of the machine, and has begun nothing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 
 def reason_of(printed: str) -> str:
@@ -12,6 +13,18 @@ def reason_of(printed: str) -> str:
     ended = next((number for number, line in enumerate(lines) if re.search(r": [A-Z]+_FAILED in ", line)), None)
     if errors:
         return errors[0].removeprefix("error:").strip()
+    last = lines[-1] if lines else ""
     if ended is not None:
-        return lines[min(ended + 1, len(lines) - 1)]
-    return lines[-1] if lines else ""
+        last = lines[min(ended + 1, len(lines) - 1)]
+    return f"{last}{_failed_deployment(lines, last)}"
+
+
+def _failed_deployment(lines: Sequence[str], summary: str) -> str:
+    """Return the first deployment that has failed and its reason, as the end of a sentence that does not have it."""
+    for line in lines:
+        if row := re.fullmatch(r"FAILED\s+(\S+)\s.* \d+(?:\.\d+)? s  (\S.*)", line):
+            name, reason = row.groups()
+            if "status code" in summary:  # as Heat words it, which has the exit code
+                reason = re.sub(r"^exit code \d+(: |$)", "", reason)
+            return f"; {name}: {reason}" if reason else ""
+    return ""
