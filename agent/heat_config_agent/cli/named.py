@@ -160,6 +160,11 @@ def _none(
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
     hint = meant(wanted, sorted(titles)) or f"`{status}` shows all of them"
+    if inner := sorted(title for title in titles if title.startswith(f"{wanted}/")):
+        kind = "source" if wanted in documents else "stack"
+        return AgentError(
+            f"{wanted} is a {kind}, and not a deployment", hint=f"name one of it: {', '.join(inner[:_SHOWN])}"
+        )
     source, slash, _ = wanted.partition("/")
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})

@@ -149,7 +149,7 @@ def is_plain(content: object) -> bool:
             return False
         if entry.get("id") is None:
             name = entry.get("name")
-            if not isinstance(name, str) or name in names:
+            if not isinstance(name, str) or not name or name in names:
                 return False
             names.add(name)
         for field, keys in (("inputs", INPUT_KEYS), ("outputs", OUTPUT_KEYS)):
@@ -157,6 +157,7 @@ def is_plain(content: object) -> bool:
             if items is not None and not (
                 isinstance(items, list)
                 and all(isinstance(item, dict) and item.keys() <= keys for item in items)
+                and len({str(item.get("name")) for item in items}) == len(items)
                 and all(item.get("type", "String") in TYPES for item in (items if keys is INPUT_KEYS else ()))
             ):
                 return False

@@ -109,18 +109,23 @@ def _way(reading: Reading, path: str) -> Path:
 def _unknown(reading: Reading, value: object) -> Iterator[Mistake]:
     """Yield the mistakes that are mistakes only where a person has written them."""
     if isinstance(value, Mapping) and not _has_deployments(value):
-        for key in value:
-            if hint := meant(str(key), ("deployments",)):
-                yield reading.mistake(f"there is no key {metadata.quoted(str(key))}", (str(key),), hint)
-        return
+        misspelt = [(str(key), hint) for key in value if (hint := meant(str(key), ("deployments",)))]
+        for key, hint in misspelt:
+            yield reading.mistake(f"there is no key {metadata.quoted(key)}", (key,), hint)
+        if misspelt:
+            return
+    parsed = _parsed(value)
+    if not parsed.understood and not reading.mistakes:
+        for mistake in parsed.mistakes:
+            yield reading.mistake(mistake.problem, () if mistake.path == "$" else _way(reading, mistake.path))
     seen: dict[str, str] = {}
-    for deployment in _parsed(value).deployments:
+    for deployment in parsed.deployments:
         if deployment.target.wanted or not deployment.document:
             continue
         way = _way(reading, deployment.where)
         yield from _of_entry(reading, deployment, way)
         name = deployment.document.get("name")
-        if not deployment.id and name in (None, ""):
+        if not deployment.id and (not isinstance(name, str) or not name):
             yield reading.mistake(metadata.NO_IDENTITY, (*way, "id"))
         elif not deployment.id and isinstance(name, str):
             first = seen.setdefault(name, deployment.where)
@@ -138,14 +143,27 @@ def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[M
         ("outputs", metadata.OUTPUT_KEYS, "an output"),
     ):
         items = entry.get(field)
+        named: dict[str, int] = {}
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, Mapping):
+                yield from _once(reading, item, (*way, field, index), named)
                 yield from wrong(item, (*way, field, index), keys, kind)
                 if field == "inputs":
                     yield from _type(reading, item, (*way, field, index))
     yield from _work(reading, deployment, way)
     if deployment.group == COMPONENT:
         yield from _component(reading, deployment, (*way, "config"))
+
+
+def _once(reading: Reading, item: Mapping[str, object], way: Path, named: dict[str, int]) -> Iterator[Mistake]:
+    """Yield the mistake that an earlier input or output has the name; `named` has the earlier ones by their names."""
+    name = item.get("name")
+    if isinstance(name, str) and name:
+        number = int(str(way[-1]))
+        first = named.setdefault(name, number)
+        if first != number:
+            problem = f"the name {metadata.quoted(name)} is also that of {way[-2]}[{first}]"
+            yield reading.mistake(problem, (*way, "name"), "remove one of them")
 
 
 def _work(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Mistake]:
