@@ -36,7 +36,7 @@ class Schema:
         self.loader = _loader(first)
 
     def with_values(self, scalars: Mapping[str, Callable[[str], object]]) -> Schema:
-        """Return a schema that tells scalars apart as this one does, and makes other values of some of them."""
+        """Return this schema with other constructors for the named tags; the rules that resolve a tag stay."""
         other = copy.copy(self)
         other.values = {**self.values, **{CORE + name: make for name, make in scalars.items()}}
         return other

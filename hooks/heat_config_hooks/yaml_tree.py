@@ -165,9 +165,10 @@ class Tree:
             hint = "a file has one document: remove the line `---`" if "single document" in problem else hint
             raise _unreadable(problem, mark, (), hint, "syntax") from None
         except yaml.YAMLError as error:
-            raise _unreadable(str(error).splitlines()[0], None, (), "", "syntax") from None
+            raise _unreadable(str(error).splitlines()[0], _foreign_character(text), (), "", "syntax") from None
         except UnicodeEncodeError:  # half a character, which JSON can write
-            raise _unreadable("a character is not Unicode text", None, (), "", "syntax") from None
+            problem = "a character is not Unicode text"
+            raise _unreadable(problem, _foreign_character(text), (), "", "syntax") from None
         except RecursionError:
             raise _unreadable("it is nested too deeply", None, (), "", "depth") from None
 
@@ -318,6 +319,20 @@ def _hint(text: str, mark: Any) -> str:
     if mark.line < len(lines) and "\t" in lines[mark.line][: mark.column + 1]:
         return "indent with spaces: YAML allows no tabs there"
     return "quote text that begins with % @ ` or a bracket"
+
+
+_FOREIGN = re.compile("[^\\t\\n\\r -~\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\U00010000-\U0010ffff]")
+"""A character that no text in YAML may have."""
+
+
+def _foreign_character(text: str) -> Any:
+    """Return the mark of the first character that no text in YAML may have; None if there is none."""
+    found = _FOREIGN.search(text)
+    if found is None:
+        return None
+    before = text[: found.start()]
+    line_start = before.rfind("\n") + 1
+    return yaml.Mark("", found.start(), before.count("\n"), found.start() - line_start, None, 0)
 
 
 def _unreadable(problem: str, mark: Any, path: Path, hint: str, kind: str) -> Unreadable:

@@ -68,6 +68,9 @@ def test_a_document_may_be_an_object_or_a_list(machine: Machine, shape: str, pla
         ("d.yaml", "deployments:\n- id: a\n  name: [\n", "4:1"),
         ("d.yaml", "a: b: c\n", "1:5"),
         ("d.yaml", "\ta: b\n", "1:1"),
+        ("d.yaml", "a: b\nc: d\x01e\n", "2:5: error: it is not YAML: unacceptable character #x0001"),
+        ("d.json", '[{"id": "NaN"},\n  {"id": NaN}]', "2:10: error: NaN is not a number in JSON\n"),
+        ("d.json", f'[{{"id":\n {"9" * 5000}}}]', "2:2: error: [0].id: a number of over 1000 digits"),
         ("-", "deployments:\n  - id: 'a\n", "3:1"),
         ("d.yaml", "!!python/object/apply:os.system ['true']\n", "1:1"),
     ],
@@ -84,6 +87,24 @@ def test_a_document_that_cannot_be_read_is_refused(machine: Machine, name: str, 
     assert f"{called}:{place}" in ran.err
     assert "Traceback" not in ran.err
     assert not machine.state.exists()
+
+
+def test_encoding_is_named(machine: Machine) -> None:
+    """The bytes with which UTF-32 begins are no longer taken for those of UTF-16, which they begin with."""
+    path = machine.folder / "d.yaml"
+    for encoding in ("UTF-16", "UTF-32"):
+        path.write_bytes("a: 1\n".encode(encoding))
+        ran = machine.apply(path)
+        assert (ran.code, f"d.yaml:1:1: error: it is {encoding}, not UTF-8 text" in ran.err) == (2, True)
+
+
+def test_name_of_two_inputs_is_refused(machine: Machine) -> None:
+    """The second one would win, whichever was meant. An entry for which a server waits is answered as Heat means it."""
+    twice = [{"name": "x", "value": 1}, {"name": "y", "value": 2}, {"name": "x", "value": 3}]
+    ran = machine.apply(machine.write([counted(machine, inputs=twice)]))
+    assert ran.code == 2
+    assert "d1.inputs[2].name: an input with the name 'x' is there already: inputs[0]" in ran.err
+    assert runs(machine) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +137,7 @@ def test_values_without_json_are_refused(machine: Machine, text: str, words: str
         (None, "empty"),
     ],
 )
-def test_a_document_without_deployments_is_said(machine: Machine, document: object, words: str) -> None:
+def test_document_without_deployments_is_reported(machine: Machine, document: object, words: str) -> None:
     """A document of another kind is a failure: the message says what was expected and what was there."""
     ran = machine.apply(machine.write(json.dumps(document)))
 

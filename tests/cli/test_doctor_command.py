@@ -239,7 +239,7 @@ def test_machine_without_heat_is_well(machine: Machine) -> None:
     assert any(text.startswith("not used") for text in found)
 
 
-def test_too_little_is_said(machine: Machine, openstack: cloud.Cloud) -> None:
+def test_missing_settings_are_named(machine: Machine, openstack: cloud.Cloud) -> None:
     """The missing settings are named."""
     values = heat(openstack)
     values.pop("password")
@@ -385,7 +385,7 @@ def test_the_user_of_runs_and_the_folder_of_secrets_are_checked(machine: Machine
 
 
 def test_secret_files_that_others_may_read_are_reported(machine: Machine, openstack: cloud.Cloud) -> None:
-    """A file of settings with a password, and the state."""
+    """A file of settings with a password, and the files of the state, are named."""
     path = write(machine, {"heat": heat(openstack)})
     given = effective.make({}, config=path, state=machine.state)
     path.chmod(0o644)

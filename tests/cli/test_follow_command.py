@@ -26,7 +26,7 @@ def follow(site: Site) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_problem_is_said_each_time(tmp_path: Path) -> None:
+def test_problem_is_reported_at_every_call(tmp_path: Path) -> None:
     """A revision that is refused, and a source that is away, are said once in each call: also in the second one."""
     site = Site(tmp_path)
     site.repository.commit({"stack.yaml": "heat_template_version: 2018-08-31\nresources: 7\n"})
@@ -43,7 +43,7 @@ def test_a_problem_is_said_each_time(tmp_path: Path) -> None:
         assert err.count(f"{tmp_path}/nowhere' does not appear to be a git repository") == 1
 
 
-def test_the_revision_is_said_each_time(tmp_path: Path) -> None:
+def test_revision_is_printed_at_every_call(tmp_path: Path) -> None:
     """The revision in force is printed each time, even if it is not new."""
     site = Site(tmp_path)
     revision = site.commit("first")

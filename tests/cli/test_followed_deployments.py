@@ -238,8 +238,8 @@ def test_document_in_the_place_of_a_template_names_the_stack(machine: Machine) -
 
 
 @pytest.mark.parametrize("command", ["retry", "forget"])
-def test_deployment_of_a_stack_runs_again_with_its_next_action(machine: Machine, command: str) -> None:
-    """It is named STACK/RESOURCE or RESOURCE, runs once more, and nothing else of the stack does."""
+def test_retried_deployment_of_a_stack_runs_once_more(machine: Machine, command: str) -> None:
+    """`retry` takes STACK/RESOURCE or RESOURCE; no other deployment of the stack runs."""
     log = machine.folder / "log"
     (machine.folder / "web.yaml").write_text(template(log, "one"))
     assert machine.apply(machine.folder / "web.yaml").code == 0

@@ -171,8 +171,8 @@ def test_a_version_is_found_in_what_is_said(
     assert (each["version"], each["ready"], each["problem"]) == (version, True, None)
 
 
-def test_a_program_that_fails_is_said(machine: Machine, bin_folder: Path) -> None:
-    """With its exit code and its last words; or why it cannot even be started."""
+def test_failed_program_is_reported_with_its_exit_code(machine: Machine, bin_folder: Path) -> None:
+    """The message has its exit code and its last line, or why it could not be started."""
     puppet = program(bin_folder, "puppet", f"{SH}echo 7.1; echo one >&2; echo 'it is \033[2J broken' >&2; exit 3\n")
     salt = program(bin_folder, "salt-call", "no program at all\n")
     chef = program(bin_folder, "chef-client", "#!/no/such/interpreter\n")
@@ -248,7 +248,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], m
     return {**listed, "seconds": time.monotonic() - begun}
 
 
-def test_programs_that_hang_are_said_and_ended(
+def test_hanging_programs_are_ended_and_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], machine: Machine, bin_folder: Path
 ) -> None:
     """All have the same time, at once, and nothing is left of them; what the others say is not lost."""

@@ -78,7 +78,7 @@ def test_following_ends_with_the_run_though_no_agent_is_there(machine: Machine) 
     assert "the next run records how" in status
 
 
-def test_a_log_that_was_taken_away_is_said(machine: Machine) -> None:
+def test_missing_log_is_reported(machine: Machine) -> None:
     """A script may do anything to its own folder."""
     machine.apply([deployment("d1")])
     (machine.state / "runs" / "d1" / "stdout").unlink()

@@ -79,7 +79,7 @@ def test_a_terminal_that_is_made_narrower_shows_complete_rows(machine: Machine) 
     assert len(set(names(rows[at - 7 : at + 2]))) == 9
 
 
-def test_a_command_that_is_stopped_and_continued_goes_on_below(machine: Machine) -> None:
+def test_stopped_and_continued_command_draws_below(machine: Machine) -> None:
     """`^Z` leaves the rows above what the shell prints, and they are drawn again below it."""
     words = shlex.join(map(str, apply(machine)))
     shell = ["bash", "--norc", "-ic", f"set -m; {words}; echo the shell goes on; fg"]

@@ -8,7 +8,7 @@ from support.machine import Machine
 from support.repositories import template
 
 
-def test_a_reason_is_one_line_and_what_ends_the_pause_is_said_in_full(machine: Machine) -> None:
+def test_reason_is_one_line_and_the_command_that_ends_the_pause_is_complete(machine: Machine) -> None:
     """The reason is one line, and the command that ends the pause is complete."""
     done = machine.agent("pause", "--reason", "moving\n  house")
     assert done.out == f"paused: moving house; `heat-config-agent resume --state-dir {machine.state}` ends it\n"

@@ -228,7 +228,7 @@ def test_output_that_cannot_be_masked_is_withheld(machine: Machine, heat: Signal
     machine.agent("forget", "d1")
 
 
-def test_the_log_of_a_run_is_masked_while_it_goes_on(machine: Machine, vault: Path) -> None:
+def test_log_of_a_running_deployment_is_masked(machine: Machine, vault: Path) -> None:
     """Before its secrets are known, nothing is shown; then they are masked."""
     go, resolve = machine.folder / "go", machine.folder / "resolve"
     provider(machine, "waits", f"until [ -e {resolve} ]; do sleep 0.05; done; cat {vault}/password")

@@ -55,7 +55,7 @@ def ran(machine: Machine) -> str:
     return (machine.folder / "ran").read_text()
 
 
-def test_nothing_to_do_is_said_again(idle: Machine) -> None:
+def test_nothing_to_do_is_reported_again(idle: Machine) -> None:
     """With the same words, and the same exit code."""
     idle.state.joinpath(shortcut.FILE).unlink()
     first, anew = applied(idle)

@@ -298,7 +298,7 @@ def test_a_replaced_resource_does_not_read_as_deleted(machine: Machine) -> None:
     assert "ok        one_config               DELETE" in deleted.out, deleted.err
 
 
-def test_a_run_that_cannot_begin_is_said_where_nothing_waits_for_it(machine: Machine) -> None:
+def test_run_that_cannot_begin_is_reported_where_nothing_waits_for_it(machine: Machine) -> None:
     """With NO_SIGNAL the resource is complete, so a second line has the reason."""
     path = template(machine, "true")
     document = json.loads(path.read_text())

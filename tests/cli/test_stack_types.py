@@ -156,7 +156,7 @@ def test_a_type_that_cannot_be_shown(machine: Machine) -> None:
     assert "the class of My::Odd cannot be used: the schemas of properties must be a dict" in done.err
 
 
-def test_a_missing_folder_is_said(machine: Machine, tmp_path: Path) -> None:
+def test_missing_folder_is_reported(machine: Machine, tmp_path: Path) -> None:
     """A folder of plugin_dirs that does not exist is a warning, not an empty result."""
     settings = machine.folder / "absent.conf"
     settings.write_text(f"[agent]\nplugin_dirs = {tmp_path / 'absent'}\n")

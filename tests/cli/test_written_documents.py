@@ -327,7 +327,7 @@ def test_corrected_deployment_runs_under_its_id(machine: Machine, mistake: dict[
 
 
 @pytest.mark.parametrize("command", [["heat-config-apply"], ["heat-config-agent", "template", "validate"]])
-def test_template_of_another_encoding_is_said_to_be_one(machine: Machine, command: list[str]) -> None:
+def test_template_of_another_encoding_is_called_a_template(machine: Machine, command: list[str]) -> None:
     """A byte that is not UTF-8 has its place, whatever the language."""
     path = machine.folder / "t.yaml"
     path.write_bytes(b"heat_template_version: 2018-08-31\ndescription: caf\xe9\n")

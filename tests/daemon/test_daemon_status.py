@@ -273,7 +273,7 @@ def test_an_alarm_about_another_agent_ends(daemon: Daemon, machine: Machine, com
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_a_mistake_in_new_settings_is_said_once(daemon: Daemon) -> None:
+def test_mistake_in_new_settings_is_reported_once(daemon: Daemon) -> None:
     """`status --check` does not repeat what the daemon has said about its settings."""
     daemon.start()
     daemon.path.write_text(f"{daemon.path.read_text()}nonsense = 1\n")

@@ -164,10 +164,10 @@ def test_a_reboot_that_does_not_come(
     assert ran(machine) == ["d1", "d2"]
 
 
-def test_results_have_their_time_before_a_reboot(
+def test_reboot_waits_for_the_delivery_of_results(
     daemon: Daemon, machine: Machine, heat: SignalServer, reboots: Path
 ) -> None:
-    """A server that answers slowly gets what has ended before the machine goes down."""
+    """A server that answers slowly gets every result before the machine goes down."""
     heat.named["d1"] = Answer(delay=2)
     daemon.put(
         [

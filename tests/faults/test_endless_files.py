@@ -163,7 +163,7 @@ def test_a_pipe_in_the_place_of_a_hook_holds_nobody_up(machine: Machine) -> None
     assert "2 deployments: 1 ok, 1 failed" in done.out
 
 
-def test_a_folder_is_said_to_be_one(tmp_path: Path) -> None:
+def test_folder_is_called_a_folder(tmp_path: Path) -> None:
     """Reading it is no different from before."""
     with pytest.raises(OSError, match=r"directory") as found:
         files.take(tmp_path)

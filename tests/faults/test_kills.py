@@ -421,7 +421,7 @@ def test_the_agent_and_the_supervisor_are_killed_when_the_time_limit_is_over(
     "the next agent removes it",
 )
 @pytest.mark.parametrize("point", ["runner.prepared", "journal.finished.after", "journal.drop.before"])
-def test_killed_before_it_could_tidy_up(machine: Machine, heat: SignalServer, point: str) -> None:
+def test_inputs_of_a_killed_agent_are_removed_later(machine: Machine, heat: SignalServer, point: str) -> None:
     """The inputs of a run, which may be secrets, are removed even if the deployment has left the metadata."""
     given = deployment(config=f"#!/bin/sh\necho d1 >>{machine.folder}/ran\n", inputs={"a": "b"}, signal=heat.url())
     once = machine.write("", "once")

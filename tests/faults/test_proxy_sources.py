@@ -268,8 +268,8 @@ KEEPS = "the last good document stays in force, a sentence says why, and the sou
 @pytest.mark.fault(
     1, "a source whose server refuses, resets or hangs up, at every moment, or cuts its answer short", KEEPS
 )
-def test_connections_that_break(suffer: Suffer) -> None:
-    """Half of an answer is none."""
+def test_broken_connection_gives_no_metadata(suffer: Suffer) -> None:
+    """A truncated answer is not used."""
     suffer((*proxy_faults.BREAKS_OFF, *proxy_faults.CUTS_BODY), "refused|reset|hung up|cut short|not HTTP")
 
 

@@ -82,7 +82,7 @@ def test_a_signal_that_was_late_for_nobody_counts(stacks: Stacks) -> None:
     "another program takes the port of an interrupted stack, where scripts signal its wait conditions",
     "the next command names it and does nothing; once it has gone, all goes on",
 )
-def test_a_port_that_is_taken_is_said(stacks: Stacks) -> None:
+def test_used_port_is_reported(stacks: Stacks) -> None:
     """Nothing is begun, and nobody waits in vain: the sentence says who has the port, and what to do."""
     path = stacks.template(stacks.waiting())
     interrupt(stacks, path)

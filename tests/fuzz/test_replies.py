@@ -195,7 +195,7 @@ secrets = st.text(st.characters(exclude_characters="*", exclude_categories=["Cs"
     st.sampled_from(sorted(CREDENTIALS)),
     st.sampled_from(["deploy_stdout", "deploy_stderr", "out", "other"]),
 )
-def test_no_credential_is_left_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
+def test_credentials_are_masked_in_any_text(hidden: str, around: list[str], name: str, part: str) -> None:
     """No credential is left in any text, however often it occurs and whatever is around it."""
     hide = redactor(parse("a", inputs=[{"name": name, "value": hidden}], outputs=[{"name": "out"}]))
     assert hidden not in hide(part, hidden.join(around))

@@ -239,7 +239,7 @@ def test_the_command_line_and_its_surroundings(driver: Driver, recorder: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_an_inventory(driver: Driver) -> None:
+def test_inventory_is_a_file_or_an_absolute_path(driver: Driver) -> None:
     """It is a file in the working folder or an absolute path, and the recap names each host."""
     working = driver.working("ansible")
     working.mkdir(parents=True)

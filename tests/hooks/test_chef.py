@@ -421,8 +421,8 @@ def test_a_run_that_hangs_is_ended_with_all_that_it_started(driver: Driver, tmp_
     wait_until(lambda: not psutil.pid_exists(pid))
 
 
-def test_chefs_own_library_reads_the_configuration(driver: Driver, tmp_path: Path) -> None:
-    """Nothing in the name of a folder is evaluated."""
+def test_configuration_is_read_by_the_library_of_chef(driver: Driver, tmp_path: Path) -> None:
+    """The name of a folder is not evaluated as Ruby."""
     ruby = need("ruby", "ruby-chef-config")
     evaluate = "require 'chef-config/config'; require 'json'; c = ChefConfig::Config; c.from_file(ARGV[0]);"
     if subprocess.run([ruby, "-e", "require 'chef-config/config'"], capture_output=True, check=False).returncode:

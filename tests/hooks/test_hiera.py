@@ -235,7 +235,9 @@ def test_ignored_keys_are_named(driver: Driver) -> None:
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_mistake_is_said_and_nothing_is_written(driver: Driver, etc: Path, wrong: dict[str, Any], says: str) -> None:
+def test_mistake_is_reported_and_nothing_is_written(
+    driver: Driver, etc: Path, wrong: dict[str, Any], says: str
+) -> None:
     """The message has its path. A DELETE with the same mistake succeeds, because nothing was written."""
     done = driver.run(data("d1", **{"config": {"datafiles": {"x": 1}}, **wrong}))
     assert done["deploy_status_code"] == 125

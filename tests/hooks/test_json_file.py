@@ -151,7 +151,7 @@ def test_nothing_to_write_is_done(driver: Driver, config: object) -> None:
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_mistake_is_said_and_nothing_is_written(
+def test_mistake_is_reported_and_nothing_is_written(
     driver: Driver, tmp_path: Path, wrong: dict[str, Any], says: str
 ) -> None:
     """The message has its path. A DELETE with the same mistake succeeds, because nothing was written."""

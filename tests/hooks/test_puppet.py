@@ -397,7 +397,7 @@ def test_without_puppet_it_has_failed(driver: Driver, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_mistake_is_said_and_nothing_is_run(
+def test_mistake_is_reported_and_nothing_is_run(
     driver: Driver, recorded: Recorded, tmp_path: Path, wrong: dict[str, Any], says: str
 ) -> None:
     """The message has its path."""

@@ -170,7 +170,7 @@ def test_invalid_output_raises_where_it_is_set(driver: Driver, statement: str, s
         assert f'{driver.working("python")}/d1.py", line 2, in <module>' in values["deploy_stderr"]
 
 
-def test_a_name_given_away_is_said(driver: Driver) -> None:
+def test_script_that_assigns_to_outputs_is_told_why_it_has_none(driver: Driver) -> None:
     """A script that assigns to `outputs` itself sets no outputs, and a message says why."""
     config = "import sys\noutputs = {'url': 1}\nsys.stderr.write('a word')\n"
     values = driver.run(script("d1", config, outputs=["url"]))
@@ -255,7 +255,7 @@ def test_the_interpreter_can_be_chosen(driver: Driver, tmp_path: Path) -> None:
     assert [each["by"] for each in versions] == [["python3", None], ["variable", None], ["option", None]]
 
 
-def test_an_interpreter_that_is_not_there_is_said(driver: Driver, tmp_path: Path) -> None:
+def test_missing_interpreter_is_reported(driver: Driver, tmp_path: Path) -> None:
     """The message names it. Without any `python3` in the PATH, our own is used."""
     ours = driver.run(script("d1", "print('ran')", options={}), seconds=60)
     (tmp_path / "empty").mkdir()

@@ -59,8 +59,8 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("config", "options", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_wrong_config_is_said(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
-    """The message has the path of the mistake, and podman is not needed for that."""
+def test_wrong_config_is_reported(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
+    """The message has the path of the mistake, and it comes without podman too."""
     given = read({**options}, quadlet.ABOUT.options)
     request = protocol.request(units(config), key="d1", options=given)
     with pytest.raises(HookError) as error:

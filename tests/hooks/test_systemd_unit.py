@@ -91,7 +91,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("config", "options", "sentence"), WRONG.values(), ids=WRONG)
-def test_a_wrong_config_is_said(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
+def test_wrong_config_is_reported(tmp_path: Path, config: object, options: dict[str, Any], sentence: str) -> None:
     """The message has the path of the mistake, and systemd is not needed for that."""
     given = read({**options}, systemd_unit.ABOUT.options)
     request = protocol.request(units(config), key="d1", options=given)
@@ -597,7 +597,7 @@ def test_restarts_that_a_timeout_cut_short_are_repeated(inside: Inside) -> None:
     assert "2000" in inside.show("web.service", "ExecStart")
 
 
-def test_an_unmet_condition_is_said(inside: Inside) -> None:
+def test_unmet_condition_is_reported(inside: Inside) -> None:
     """A unit that systemd skips because of a condition does not fail the deployment."""
     config = {"web.service": {**web(), "Unit": {"ConditionPathExists": "/not/there"}}}
     assert "a condition of it is not met" in inside.good(config)["deploy_stdout"]

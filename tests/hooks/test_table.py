@@ -53,7 +53,7 @@ def test_the_table_is_put_between_the_marks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "<!-- hooks -->\n", "<!-- /hooks -->\n<!-- hooks -->\n"])
-def test_a_file_without_the_marks_is_left_alone(tmp_path: Path, text: str) -> None:
+def test_file_without_the_marks_is_not_changed(tmp_path: Path, text: str) -> None:
     """The message says what is missing."""
     path = tmp_path / "x.md"
     path.write_text(text)

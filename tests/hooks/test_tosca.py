@@ -289,7 +289,7 @@ def test_a_config_without_a_file_to_process_only_copies(driver: Driver, tmp_path
 
 
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
-def test_a_missing_processor_is_said(driver: Driver, tmp_path: Path) -> None:
+def test_missing_processor_is_reported(driver: Driver, tmp_path: Path) -> None:
     """With 127, and how to install it."""
     driver.environment["PATH"] = str(tmp_path)
 
@@ -348,7 +348,7 @@ def test_a_missing_processor_is_said(driver: Driver, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_mistakes_in_a_config_are_said_in_a_sentence(config: object, said: str) -> None:
+def test_mistakes_in_a_config_are_one_sentence(config: object, said: str) -> None:
     """With its place in the deployment."""
     with pytest.raises(HookError) as caught:
         tosca_config.read(config if isinstance(config, str) else json.dumps(config))

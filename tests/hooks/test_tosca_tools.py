@@ -250,7 +250,7 @@ def test_statistics_of_a_playbook_are_outputs(driver: Driver) -> None:
         ("chef", "is not installed; install Chef Infra Client or Cinc Client"),
     ],
 )
-def test_a_missing_tool_is_said(driver: Driver, processor: str, install: str, tmp_path: Path) -> None:
+def test_missing_tool_is_reported(driver: Driver, processor: str, install: str, tmp_path: Path) -> None:
     """With 127, and how to install it."""
     driver.environment["PATH"] = str(tmp_path)
     for variable in ("ANSIBLE", "PUPPET", "CHEF"):

@@ -10,7 +10,7 @@ import pytest
 
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_stack.definition import Definition, Identity, MappedType
-from heat_config_stack.hot import checker, reader
+from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.loader import define as define_source
 from hot.made import IDENTITY, VERSION, define, examined
 from support import pace
@@ -49,8 +49,8 @@ def refused(*environments: str, files: dict[str, str] | None = None, parent: str
 
 
 @pytest.mark.parametrize("tool", ["puppet", "docker"])
-def test_the_one_that_fits_is_chosen(tool: str) -> None:
-    """Exactly one has what is required: the example of the specification."""
+def test_template_with_the_required_capability_is_chosen(tool: str) -> None:
+    """Exactly one template has the required capability, as in the example of the specification."""
     assert chosen(f"requires: {{deployment: {tool}}}\n{LIST}") == f"{tool}/c.yaml"
 
 
@@ -345,7 +345,7 @@ def test_capabilities_are_reported_as_unknown_to_heat() -> None:
     assert warnings == [f"env0.yaml:1:1: requires: {NOT_HEATS}", f"t.yaml:2:1: capabilities: {NOT_HEATS}"]
 
 
-def test_it_is_said_once() -> None:
+def test_warning_is_given_once() -> None:
     """The warning appears once for all environments, and once for all templates."""
     parent = template("{a: b}") + "resources: {p: {type: puppet/c.yaml}, d: {type: docker/c.yaml}}\n"
     _, warnings = examined(parent, "requires: {a: b}\n", "requires: {c: d}\n", files=FILES)
@@ -384,10 +384,10 @@ def test_candidates_are_beside_the_environment(tmp_path: Path) -> None:
     assert first(define_source(later, IDENTITY)).template == str(tmp_path / "lib/b.yaml")
 
 
-def test_a_candidate_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+def test_missing_candidate_is_reported_once(tmp_path: Path) -> None:
     """A missing candidate is reported once, where it is named."""
     put(tmp_path, t=VERSION + PARENT, e="resource_registry: {'My::Type': [a.yaml, lost.yaml]}\n", a=template())
-    found = checker.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
+    found = loader.check(str(tmp_path / "t.yaml"), [str(tmp_path / "e.yaml")], {})
     (mistake,) = found.mistakes
     assert mistake.place is not None
     assert (mistake.place.line, mistake.place.column) == (1, 42)
@@ -485,7 +485,7 @@ def test_for_machines_files_have_their_capabilities(machine: Machine) -> None:
     }
 
 
-def test_a_template_that_cannot_be_looked_at_is_said(machine: Machine, controllers: Path) -> None:
+def test_unreadable_template_is_reported(machine: Machine, controllers: Path) -> None:
     """The others are printed all the same, and the exit code tells."""
     done = run(machine, "capabilities-find", "-c", "deployment=puppet", "odd.txt", "puppet")
     assert (done.code, done.out) == (1, "puppet/controller.yaml\n")

@@ -235,7 +235,7 @@ def test_while_its_parent_is_only_looked_at_a_child_needs_no_values() -> None:
     assert set(made.resources) == {"a", "b"}
 
 
-def test_a_missing_template_is_said() -> None:
+def test_missing_template_is_reported() -> None:
     """A missing template is reported in the stack that uses it, also if its name is computed."""
     with pytest.raises(Invalid, match=r"t\.yaml:2:17: resources\.c: there is no file nosuch\.yaml"):
         define("resources: {c: {type: nosuch.yaml}}\n")

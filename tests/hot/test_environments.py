@@ -180,7 +180,7 @@ def test_section_without_effect_gives_a_warning() -> None:
         ("parameters: {a: b\n", "it is not YAML"),
     ],
 )
-def test_a_wrong_environment_is_said(environment: str, said: str) -> None:
+def test_wrong_environment_is_reported(environment: str, said: str) -> None:
     """With the place in its file."""
     mistakes, _ = examined("description: x\n", environment)
     assert len(mistakes) == 1

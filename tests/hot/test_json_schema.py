@@ -13,9 +13,9 @@ import pytest
 import yaml
 from jsonschema import Draft7Validator
 
+from heat_config_stack.hot import json_schema as hot
 from heat_config_stack.hot import versions
-from heat_config_stack.hot.json_schema import functions, grammar
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.source import heat_text
 from heat_config_stack.resource import json_schema, type_schemas
 from heat_config_stack.resource_types import known_types
 from hot.conftest import CASES
@@ -41,8 +41,8 @@ REFUSED = {
 @functools.cache
 def schema() -> dict[str, Any]:
     """Return the schema with the types of Heat."""
-    language = json_schema.Language(functions.VALUE, functions.either)
-    return grammar.schema(json_schema.definitions(known_types(), language))
+    language = json_schema.Language(hot.VALUE, hot.either)
+    return hot.schema(json_schema.definitions(known_types(), language))
 
 
 @functools.cache

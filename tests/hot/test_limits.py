@@ -20,7 +20,7 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import Interrupted
 from heat_config_stack.definition import Identity, constraints, limits
 from heat_config_stack.definition.files import File
-from heat_config_stack.hot import checker, loader
+from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
 from heat_config_stack.lifecycle import validation
 from heat_config_stack.resource_types import known_types
@@ -162,7 +162,7 @@ def test_a_template_has_the_size_that_heat_allows(tmp_path: Path) -> None:
     path = tmp_path / "t.yaml"
     (tmp_path / "long").write_text("x" * 600_000)
     path.write_text(value({"get_file": "long"}))
-    assert not checker.check(str(path), [], {}).mistakes
+    assert not loader.check(str(path), [], {}).mistakes
 
 
 def test_values_that_stand_in_many_places_are_counted_in_each() -> None:

@@ -211,7 +211,7 @@ def test_nested_templates_and_environments_are_looked_at(machine: Machine, good:
     ],
 )
 @pytest.mark.usefixtures("good")
-def test_wrong_usage_is_said_in_a_sentence(machine: Machine, arguments: list[str], said: str) -> None:
+def test_wrong_usage_is_one_sentence(machine: Machine, arguments: list[str], said: str) -> None:
     """With the exit code of wrong usage."""
     done = validate(machine, *arguments)
     assert (done.code, done.out) == (2, "")

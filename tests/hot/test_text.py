@@ -13,7 +13,7 @@ from fuzz.examples import tries
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.diagnostics.text import Text
 from heat_config_agent.model.positions import Json, Path
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.source import heat_text
 
 names = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=6)
 printable = st.characters(codec="utf-8", exclude_categories=["Cc", "Cf", "Zl", "Zp"])

@@ -111,7 +111,7 @@ def test_its_version_names_the_release_that_it_is_for(deb: Path) -> None:
     assert newer.returncode == 0
 
 
-def test_lintian_has_nothing_to_say(deb: Path) -> None:
+def test_lintian_has_no_complaint(deb: Path) -> None:
     """Each complaint of lintian is overridden with a reason, and each override is needed."""
     need("lintian", "lintian")
     all_tags = ["--allow-root", "--display-info", "--pedantic", "--fail-on", "error,warning,info,pedantic"]

@@ -133,8 +133,8 @@ def test_a_hooks_exit_code_wins(machine: Machine, heat: SignalServer, script: st
         "[" * 100_000,
     ],
 )
-def test_a_reply_that_says_nothing_is_a_failure(machine: Machine, heat: SignalServer, reply: str) -> None:
-    """A hook that ended well but did not say so in its reply is reported as failed, in words, with what it printed."""
+def test_reply_without_a_result_is_a_failure(machine: Machine, heat: SignalServer, reply: str) -> None:
+    """A hook that exits with 0 and replies without a result has failed; the reason has what it printed."""
     machine.hook("puppet", hook_replying(reply) if reply else f"{SH}echo logged >&2\n")
 
     value = result(machine, heat, None, group="puppet")

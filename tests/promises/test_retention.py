@@ -181,7 +181,7 @@ def test_records_of_heat_agents_are_kept(machine: Machine) -> None:
 
 
 def test_secrets_are_removed_where_a_kill_left_them(machine: Machine) -> None:
-    """Half written files of a writer that is dead have them too."""
+    """Secrets in the half-written files of a dead writer are removed as well."""
     given = [secret(machine)]
     machine.apply(given)
     left = [
@@ -262,7 +262,7 @@ def test_a_result_that_was_not_sent_is_sent_when_its_deployment_is_back(machine:
     assert ran(machine) == ["d1"]
 
 
-def test_a_result_that_is_gone_is_said_to_be(machine: Machine, heat: SignalServer) -> None:
+def test_removed_result_is_sent_as_a_failure(machine: Machine, heat: SignalServer) -> None:
     """A result that was removed before delivery is sent as a failure, and nothing runs again."""
     given = [secret(machine, signal=heat.url())]
     heat.always = Answer(status=503)
@@ -411,7 +411,7 @@ def test_output_printed_after_the_end_is_bounded(machine: Machine) -> None:
     assert path.stat().st_size == 20 * MEBI
 
 
-def test_more_than_should_be_kept_is_said(machine: Machine, heat: SignalServer) -> None:
+def test_files_over_the_limit_are_reported(machine: Machine, heat: SignalServer) -> None:
     """`status` and `doctor` report more files than the limit if undelivered results keep them."""
     heat.refuse()
     machine.apply([deployment("d1", signal=heat.url())], "--deliver-for", "0")

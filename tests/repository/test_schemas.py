@@ -133,7 +133,7 @@ def test_nothing_that_is_run_is_refused_by_the_schema(entry: Any) -> None:
         ({"group": "component", "config": {"configs": []}, "inputs": []}, "$.inputs"),
     ],
 )
-def test_a_mistake_is_said_with_its_path(fields: dict[str, Any], path: str) -> None:
+def test_mistake_is_reported_with_its_path(fields: dict[str, Any], path: str) -> None:
     """A mistake in each field is reported with its path."""
     found = wrong("deployment", {**deployment("a", config=[]), **fields})
     assert [each.partition(": ")[0] for each in found] == [path]

@@ -160,8 +160,8 @@ def test_a_stack_that_was_rolled_back_to_nothing_can_be_updated(working: Working
     assert working.states() == {"a": "CREATE_COMPLETE", "c": "CREATE_COMPLETE"}
 
 
-def test_a_stack_whose_rollback_failed_can_be_updated(working: Working) -> None:
-    """There is no definition to compare with, and nothing crashes."""
+def test_stack_with_a_failed_rollback_can_be_updated(working: Working) -> None:
+    """The update needs no earlier definition to compare with."""
     stubborn = {**tried("a"), "deletion_policy": "Retain"}
     working.session.create(made({"a": stubborn, "b": {**tried(fail=True), "depends_on": ["a"]}}), rollback=True)
     record = working.root.record

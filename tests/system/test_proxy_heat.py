@@ -95,8 +95,8 @@ def all_between(cloud: Lab, agents: Agents, tmp_path: Path) -> Iterator[list[Bet
     "a proxy between the agent and a real Heat: web pages with 200, 502, 503, resets, noise, no answer",
     "the stack waits, and is complete once it is over, with the outputs of the one run of each action",
 )
-def test_a_proxy_before_heat(all_between: list[Between], tried: Callable[[int], None]) -> None:
-    """By every transport; Heat itself says what it has heard. All of them do each part at once."""
+def test_every_transport_goes_through_a_proxy_to_heat(all_between: list[Between], tried: Callable[[int], None]) -> None:
+    """Heat itself shows the results. The agents of all transports take every step at the same time."""
     for part in LIFE:
         for each in all_between:
             part(each)

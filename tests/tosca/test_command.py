@@ -56,7 +56,7 @@ def test_mistakes_are_lines_that_editors_read(machine: Machine, files: dict[str,
 
 
 def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) -> None:
-    """In their order, HOT templates among them; the exit code is that of the worst."""
+    """The lines are in the order of the files, HOT and TOSCA, and the exit code is the worst one."""
     names = [files[name] for name in ("good", "wrong", "hot", "bad-hot", "plain", "warned")]
     done = validate(machine, "--json", *names)
     lines = [json.loads(line) for line in done.out.splitlines()]
@@ -79,7 +79,7 @@ def test_each_file_is_one_line_of_json(machine: Machine, files: dict[str, str]) 
     assert all(isinstance(each[key], list) for each in lines for key in ("mistakes", "warnings", "open"))
 
 
-def test_a_file_that_is_not_there_is_said_to_be_so(machine: Machine, files: dict[str, str], tmp_path: Path) -> None:
+def test_missing_file_is_reported(machine: Machine, files: dict[str, str], tmp_path: Path) -> None:
     """With the exit code for that; the other files are checked all the same."""
     for name in ("none.csar", "none.yaml"):
         done = validate(machine, "--json", str(tmp_path / name), files["good"])

@@ -99,7 +99,7 @@ topology_template:
 """
 
 
-def test_an_export_says_what_nothing_is_made_for(machine: Machine) -> None:
+def test_export_lists_what_it_leaves_out(machine: Machine) -> None:
     """Networks, ports and storage are values; a node with an operation is carried out."""
     (machine.folder / "service.yaml").write_text(PROVIDED)
     (machine.folder / "create.yaml").write_text("[]\n")

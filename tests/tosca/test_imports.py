@@ -74,7 +74,7 @@ def test_a_file_that_comes_in_two_ways_is_one(write: Callable[..., Checked]) -> 
 
 
 def test_two_types_of_one_name_are_a_mistake(write: Callable[..., Checked]) -> None:
-    """Unless the document has one of that name itself, which wins."""
+    """A type of that name in the document itself is used, without a mistake."""
     a = f"{HEAD}imports: [ b.yaml, c.yaml ]\n"
     assert codes(write(a=a + template("App"), b=app("a"), c=app("b"))) == [("type-twice", "a")]
     own = app("own").removeprefix(HEAD)

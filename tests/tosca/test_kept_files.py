@@ -104,7 +104,7 @@ def test_a_damaged_file_is_written_again(machine: Machine) -> None:
     assert service.lines()[3:] == [f"d.create {digest(LIBRARY.encode())} {digest(PICTURE)}"]
 
 
-def test_a_folder_that_cannot_be_written_is_said(machine: Machine) -> None:
+def test_unwritable_folder_is_reported(machine: Machine) -> None:
     """Before anything runs; the same command goes on when it can be."""
     service = Service(machine)
     obstacle = machine.state / "stacks" / "s" / "files"

@@ -167,18 +167,18 @@ def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line, from which the manual page and the completion are generated too."""
     from heat_config_agent.cli.help_format import HelpFormatter, Parser  # noqa: PLC0415
 
-    made = Parser(
+    parser_ = Parser(
         prog="heat-config-apply",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=HelpFormatter,
     )
-    made.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
+    parser_.add_argument("file", nargs="*", metavar="FILE", help="a document to apply; - is standard input")
     for option in OPTIONS:
-        option.add(made)
-    made.add_argument("--dry-run", dest="plan", action="store_true", help="the same as --plan")
-    made.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
-    return made
+        option.add(parser_)
+    parser_.add_argument("--dry-run", dest="plan", action="store_true", help="the same as --plan")
+    parser_.add_argument("--version", action="version", version=f"heat-config-agent {__version__}")
+    return parser_
 
 
 def _sources(paths: Sequence[str], settings: Settings, tree: str) -> tuple[Sequence[Named], bool]:

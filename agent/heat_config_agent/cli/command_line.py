@@ -80,7 +80,7 @@ def seconds(text: str) -> float:
 
 def read(words: Sequence[str], options: Sequence[Option], *, rest: str) -> SimpleNamespace | None:
     """Return the result of argparse for a plain line, with the other words in the attribute `rest`; else None."""
-    known = {option.name: option for option in options}
+    by_name = {option.name: option for option in options}
     values: dict[str, Any] = {option.variable: option.default for option in options}
     others: list[str] = []
     in_one_piece = True
@@ -93,7 +93,7 @@ def read(words: Sequence[str], options: Sequence[Option], *, rest: str) -> Simpl
                 return None
             continue
         in_one_piece = not others
-        option = known.get(name)
+        option = by_name.get(name)
         if option is None or (equals and not option.metavar):
             return None
         if not option.metavar:

@@ -142,7 +142,7 @@ class _View:
 
     def __init__(self, settings: Settings, state: Path | None, config: Path | None) -> None:
         documents = Documents(settings.state, change=False)
-        known, trouble = learned.load(settings.state, change=False)
+        remembered, trouble = learned.load(settings.state, change=False)
         holder = lock.holder(settings.state)
         self._running = holder is not None and holder[1] == lock.DAEMON
         self.agent = {"running": self._running, "process": holder[0] if self._running and holder else None}
@@ -153,12 +153,12 @@ class _View:
             if isinstance(source, Mapping)
         }
         newest = _newest(documents) if self._running else None
-        layer = newest or (known.layer if known else None)
+        layer = newest or (remembered.layer if remembered else None)
         self._local = settings
         self._settings = settings.with_metadata(layer) if layer else settings
         self.rows = settings.rows
         self._state, self._config = state, config
-        places = active.places(settings, documents.held, known, newest)
+        places = active.places(settings, documents.held, remembered, newest)
         self.offers = {name: self._offers(name, places) for name in TRANSPORTS}
         self._closed = closed(settings.state)
         unread = [*([trouble] if trouble else []), *documents.warnings]

@@ -40,7 +40,7 @@ class Named:
     """Its id in the stack, which is the same for all its actions."""
 
 
-def find(settings: Settings, wanted: str, config: Path | None, *, newest: bool = False) -> Named:
+def find(settings: Settings, argument: str, config: Path | None, *, newest: bool = False) -> Named:
     """Return the one deployment that an argument names.
 
     Every action of a resource is a deployment of its own with the same name. Of those with one name, `newest` takes the
@@ -48,24 +48,24 @@ def find(settings: Settings, wanted: str, config: Path | None, *, newest: bool =
     AgentError if there is none, or if several are meant.
     """
     status = settings.command("status")
-    if not wanted:
+    if not argument:
         raise UsageError("the ID is empty", hint=f"`{status}` shows all of them")
     own = journal.read(settings.state)
-    if any(_matches(own, wanted)[:3]):
-        return _own(settings, own, wanted, newest=newest)
+    if any(_matches(own, argument)[:3]):
+        return _own(settings, own, argument, newest=newest)
     documents = {name: journal.read(place) for name, place in followed.documents(settings.state)}
-    source, slash, rest = wanted.partition("/")
+    source, slash, rest = argument.partition("/")
     if slash and source in documents and any(_matches(documents[source], rest)):
         return _followed(settings, source, documents[source], rest, config, newest=newest)
     if slash and source in stack_package.names(settings.state):
-        return _of_stack(settings, wanted, config)
-    if found := _elsewhere(settings, documents, wanted, config, newest=newest):
+        return _of_stack(settings, argument, config)
+    if found := _elsewhere(settings, documents, argument, config, newest=newest):
         return found
-    if _matches(own, wanted)[3]:
-        return _own(settings, own, wanted, newest=newest)
-    if found := _by_beginning(settings, documents, wanted, config, newest=newest):
+    if _matches(own, argument)[3]:
+        return _own(settings, own, argument, newest=newest)
+    if found := _by_beginning(settings, documents, argument, config, newest=newest):
         return found
-    raise _none(settings, wanted, own, documents)
+    raise _none(settings, argument, own, documents)
 
 
 def _own(settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newest: bool) -> Named:
@@ -86,9 +86,9 @@ def _followed(
     )
 
 
-def _of_stack(settings: Settings, wanted: str, config: Path | None) -> Named:
+def _of_stack(settings: Settings, name: str, config: Path | None) -> Named:
     """Return the newest run of the deployment `STACK/RESOURCE`. Raises AgentError."""
-    stack, _, path = wanted.partition("/")
+    stack, _, path = name.partition("/")
     folder, deployment = stack_package.deployment_at(settings, stack, path)
     journaled = journal.read(folder).values()
     runs = [each for each in journaled if each.source.endswith(f"/{deployment}") or each.id == deployment]
@@ -96,7 +96,7 @@ def _of_stack(settings: Settings, wanted: str, config: Path | None) -> Named:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")
     return Named(
         entry=max(runs, key=lambda each: each.accepted),
-        title=wanted,
+        title=name,
         settings=effective.make(os.environ, config=config, state=folder),
         stack=stack,
         deployment=deployment,
@@ -106,48 +106,50 @@ def _of_stack(settings: Settings, wanted: str, config: Path | None) -> Named:
 def _elsewhere(
     settings: Settings,
     documents: Mapping[str, Mapping[str, Entry]],
-    wanted: str,
+    argument: str,
     config: Path | None,
     *,
     newest: bool,
 ) -> Named | None:
     """Return the deployment of a followed document or of a stack that a name or an id without its source means."""
-    having = [name for name, entries in documents.items() if any(_matches(entries, wanted)[:3])]
-    titles = [f"{name}/{choose(documents[name], wanted, newest=True).title}" for name in having]
-    titles += [] if "/" in wanted else stack_package.deployments_named(settings, wanted)
+    having = [name for name, entries in documents.items() if any(_matches(entries, argument)[:3])]
+    titles = [f"{name}/{choose(documents[name], argument, newest=True).title}" for name in having]
+    titles += [] if "/" in argument else stack_package.deployments_named(settings, argument)
     if len(titles) > 1:
-        raise AgentError(f"{wanted!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names")
+        raise AgentError(
+            f"{argument!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names"
+        )
     if having:
-        return _followed(settings, having[0], documents[having[0]], wanted, config, newest=newest)
+        return _followed(settings, having[0], documents[having[0]], argument, config, newest=newest)
     return _of_stack(settings, titles[0], config) if titles else None
 
 
 def _by_beginning(
     settings: Settings,
     documents: Mapping[str, Mapping[str, Entry]],
-    wanted: str,
+    prefix: str,
     config: Path | None,
     *,
     newest: bool,
 ) -> Named | None:
     """Return the one deployment of a followed document or of a stack whose id begins so, or is this."""
-    found = {(name, each.title): name for name, entries in documents.items() for each in _matches(entries, wanted)[3]}
+    sources = {(name, each.title): name for name, entries in documents.items() for each in _matches(entries, prefix)[3]}
     of_stacks = {
         title
         for title, folder, deployment in stack_package.deployments(settings)
         for each in journal.read(folder).values()
-        if each.source.endswith(f"/{deployment}") and wanted in (each.id[: len(wanted)], each.key[: len(wanted)])
+        if each.source.endswith(f"/{deployment}") and prefix in (each.id[: len(prefix)], each.key[: len(prefix)])
     }
-    if len(found) + len(of_stacks) > 1:
-        titles = sorted({*(f"{name}/{title}" for name, title in found), *of_stacks})[:_SHOWN]
-        raise AgentError(f"{wanted!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names")
-    for name in found.values():
-        return _followed(settings, name, documents[name], wanted, config, newest=newest)
+    if len(sources) + len(of_stacks) > 1:
+        titles = sorted({*(f"{name}/{title}" for name, title in sources), *of_stacks})[:_SHOWN]
+        raise AgentError(f"{prefix!r} is more than one deployment: {', '.join(titles)}", hint="give one of these names")
+    for name in sources.values():
+        return _followed(settings, name, documents[name], prefix, config, newest=newest)
     return next((_of_stack(settings, title, config) for title in of_stacks), None)
 
 
 def _none(
-    settings: Settings, wanted: str, own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]
+    settings: Settings, name: str, own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]
 ) -> AgentError:
     """Return the error that no deployment has a name."""
     status = settings.command("status")
@@ -155,22 +157,21 @@ def _none(
         from heat_config_agent.state import agents  # noqa: PLC0415  # only after a mistake
 
         if elsewhere := agents.hint(settings.state, settings.options, os.environ, "status"):
-            return AgentError(f"no deployment {wanted!r} in {settings.state}", hint=elsewhere)
+            return AgentError(f"no deployment {name!r} in {settings.state}", hint=elsewhere)
     from heat_config_agent.diagnostics.words import meant  # noqa: PLC0415  # only after a mistake
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
-    hint = meant(wanted, sorted(titles)) or f"`{status}` shows all of them"
-    if inner := sorted(title for title in titles if title.startswith(f"{wanted}/")):
-        kind = "source" if wanted in documents else "stack"
-        return AgentError(
-            f"{wanted} is a {kind}, and not a deployment", hint=f"name one of it: {', '.join(inner[:_SHOWN])}"
-        )
-    source, slash, _ = wanted.partition("/")
+    hint = meant(name, sorted(titles)) or f"`{status}` shows all of them"
+    if inner := sorted(title for title in titles if title.startswith(f"{name}/")):
+        kind = "source" if name in documents else "stack"
+        hint = f"name one of it: {', '.join(inner[:_SHOWN])}"
+        return AgentError(f"{name} is a {kind}, and not a deployment", hint=hint)
+    source, slash, _ = name.partition("/")
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})
-        hint = meant(wanted, sorted(titles)) or meant(source, known) or hint
+        hint = meant(name, sorted(titles)) or meant(source, known) or hint
         return UsageError(f"there is no stack {source}, and no followed document of this name", hint=hint)
-    return AgentError(f"no deployment {wanted!r} in {settings.state}", hint=hint)
+    return AgentError(f"no deployment {name!r} in {settings.state}", hint=hint)
 
 
 def _titles(own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry]]) -> Iterator[str]:
@@ -179,9 +180,9 @@ def _titles(own: Mapping[str, Entry], documents: Mapping[str, Mapping[str, Entry
         yield from (f"{name}/{each.title}" for each in entries.values())
 
 
-def choose(entries: Mapping[str, Entry], wanted: str, *, newest: bool) -> Entry:
+def choose(entries: Mapping[str, Entry], name: str, *, newest: bool) -> Entry:
     """Return the one deployment of a journal with that id, name, resource, or beginning of an id. Raises AgentError."""
-    by_id, by_name, by_resource, begun = _matches(entries, wanted)
+    by_id, by_name, by_resource, begun = _matches(entries, name)
     for matches in (by_id, by_name, by_resource, begun):
         current = [entry for entry in matches if entry.left_at is None]
         is_named = matches is by_name or matches is by_resource
@@ -198,9 +199,9 @@ def choose(entries: Mapping[str, Entry], wanted: str, *, newest: bool) -> Entry:
             ]
             more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""
             raise AgentError(
-                f"{wanted!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
+                f"{name!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
             )
-    raise AgentError(f"no deployment {wanted!r}")
+    raise AgentError(f"no deployment {name!r}")
 
 
 def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:

@@ -43,21 +43,21 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def _check(settings: Settings, found: named.Named, *, signal: bool) -> None:
+def _check(settings: Settings, target: named.Named, *, signal: bool) -> None:
     """Raise AgentError if a deployment cannot be run again, or its result not be sent again."""
-    entry = found.entry
+    entry = target.entry
     if entry.state is State.RUNNING:
-        words = found.title if found.follows or found.stack else entry.id
-        raise AgentError(f"{found.title} is running", hint=f"`{settings.command('log', '-f', words)}` follows it")
-    if signal and found.stack:
-        raise AgentError(f"cannot send the result of {found.title} again: the stack has it")
-    if entry.left_at is not None and not signal and not found.stack and entry.action != cleanup.ACTION:
+        words = target.title if target.follows or target.stack else entry.id
+        raise AgentError(f"{target.title} is running", hint=f"`{settings.command('log', '-f', words)}` follows it")
+    if signal and target.stack:
+        raise AgentError(f"cannot send the result of {target.title} again: the stack has it")
+    if entry.left_at is not None and not signal and not target.stack and entry.action != cleanup.ACTION:
         raise AgentError(
-            f"cannot retry {found.title}: the deployment is no longer in the metadata",
+            f"cannot retry {target.title}: the deployment is no longer in the metadata",
             hint="let the stack update it, or apply a document that has it",
         )
     if signal and entry.state not in UNDELIVERED:
         raise AgentError(
-            f"cannot send the result of {found.title} again: {_WHY.get(entry.state, 'there is none yet')}",
+            f"cannot send the result of {target.title} again: {_WHY.get(entry.state, 'there is none yet')}",
             hint=_HINT if entry.state is State.SIGNALLED else "",
         )

@@ -31,8 +31,8 @@ def add(commands: state_options.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
-    found = named.find(state_options.of(options), options.id, options.config, newest=True)
-    settings, entry = found.settings, found.entry
+    target = named.find(state_options.of(options), options.id, options.config, newest=True)
+    settings, entry = target.settings, target.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
     result = deployed.kept(settings.deployed / f"{entry.key}.notify.json") if kept is None else dict(kept)
@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
         return ExitCode.OK
-    facts = [*_facts(found, deployment, settings.state), *_replaced(entry, settings.state)]
+    facts = [*_facts(target, deployment, settings.state), *_replaced(entry, settings.state)]
     for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)

@@ -174,7 +174,7 @@ def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
     return causes
 
 
-def _deployments(state: Path, wanted: str, action: str, names: Sequence[str]) -> Callable[[], _View]:
+def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) -> Callable[[], _View]:
     """Return a function that looks at one deployment, or at all of them if none is `wanted`.
 
     `names` are those of the stacks that follow sources.
@@ -185,29 +185,29 @@ def _deployments(state: Path, wanted: str, action: str, names: Sequence[str]) ->
     def look() -> _View:
         nonlocal seen, entries
         # Before the journal: what the agent says in its file is already in the journal.
-        stacks = {} if wanted else {name: followed.read(state, name) for name in names}
-        trouble = "" if wanted else _trouble_of_agent(state, stacks)
+        stacks = {} if argument else {name: followed.read(state, name) for name in names}
+        trouble = "" if argument else _trouble_of_agent(state, stacks)
         changed = _last_change(state / journal.FILE)
         if changed != seen:
             seen, entries = changed, journal.read(state)
         chosen = {key: each for key, each in entries.items() if not action or each.action == action}
-        if wanted:
-            return _one(chosen, wanted, action, state)
+        if argument:
+            return _one(chosen, argument, action, state)
         refused = [each.problem for each in stacks.values() if each and each.refused]
         return _all(chosen, action, trouble, refused, state)
 
     return look
 
 
-def _one(entries: Mapping[str, Entry], wanted: str, action: str, state: Path) -> _View:
+def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _View:
     """Return how far the newest deployment of that name is."""
-    matches = named.matching(entries, wanted)
+    matches = named.matching(entries, name)
     if not matches:
         suffix = f" for {action}" if action else ""
-        return _View(code=ExitCode.NOT_THERE, line=f"no deployment {wanted!r}{suffix} in {state}")
+        return _View(code=ExitCode.NOT_THERE, line=f"no deployment {name!r}{suffix} in {state}")
     names = sorted({each.title for each in matches})
     if len(names) > 1:
-        raise UsageError(f"{wanted!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
+        raise UsageError(f"{name!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
     return _view_of(max(matches, key=lambda each: each.accepted), state)
 
 
@@ -317,7 +317,7 @@ def _line(entry: Entry, state: Path) -> str:
 
 
 def _last_change(path: Path) -> tuple[int, int, int] | None:
-    """Return a value that changes when a file is written or replaced; None if there is none."""
+    """Return a value that changes when a file is written or replaced; None if there is no file."""
     try:
         found = os.stat(path)  # noqa: PTH116  # four times a second
     except OSError:  # reading it reports an error that matters

@@ -85,7 +85,7 @@ class Agent:
         )
         self.journal, self._deployed = place.journal, place.deployed
         self.applier, self.pruning, self._announcer = place.applier, place.pruning, place.announcer
-        self.applier.limit_output(at_start=True)
+        self.applier.watch_left_output(at_start=True)
         self.pruning.request()
         self.settings = settings
         self.stale = True
@@ -186,6 +186,7 @@ class Agent:
         if not (self.stale or self.is_look_due):
             return []
         stale, self._looked, self.stale = self.stale, time.monotonic(), False
+        self.applier.watch_left_output()
         state = self.settings.state
         self.pruning.request(everything=requests.wants_pruning(state))
         done, troubles = requests.carry_out(state, self.journal, self._deployed)

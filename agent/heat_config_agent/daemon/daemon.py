@@ -136,7 +136,6 @@ class Daemon:
             poll.register(descriptor, select.POLLIN)
         while True:
             ready = poll.poll(self._delay * 1000)
-            agent.applier.limit_output()
             answers = agent.collection.answers()
             self._unread = [answer for answer in answers if agent.intake.is_news(answer)]
             if self._unread or any(descriptor != answered for descriptor, _ in ready):
@@ -155,8 +154,6 @@ class Daemon:
         agent = self._agent
         retry = max(self._retry_at - time.monotonic(), 0.0)
         delays = [agent.collection.due, max(agent.look_delay, retry), agent.pause_delay]
-        if (output_due := agent.applier.work.output_due) is not None:
-            delays.append(output_due)
         if self._status.pending:
             delays.append(self._status.delay)
         if retry or agent.stale:

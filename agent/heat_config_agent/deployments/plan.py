@@ -115,7 +115,7 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
     running = [entry for entry in known.entries.values() if entry.state is State.RUNNING]
     # A run is followed to its end as it was started, even if its deployment has changed or left the metadata since.
     current = {deployment.key: deployment for deployment in deployments}
-    wanted = [deployment for deployment in current.values() if deployment.action != DELETE]
+    remaining = [deployment for deployment in current.values() if deployment.action != DELETE]
     steps = [_resume(_started(entry, current), entry) for entry in running]
     followed = {entry.key for entry in running}
     for deployment in current.values():
@@ -128,7 +128,7 @@ def make(deployments: Iterable[Deployment], known: Known, *, only: Collection[st
             step = _step(deployment, known)
             if step.verb in (Verb.RESEND, Verb.ANSWER) and deployment.key in known.entries:
                 step = _without_late_result(step, current.values(), known)
-            steps.append(_spare(step, wanted) if deployment.action == DELETE else step)
+            steps.append(_spare(step, remaining) if deployment.action == DELETE else step)
     return steps
 
 
@@ -142,7 +142,7 @@ def _without_late_result(step: Step, current: Iterable[Deployment], known: Known
     return Step(verb=Verb.SKIP, deployment=own, reason=reason)
 
 
-def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:
+def _spare(step: Step, remaining: Iterable[Deployment]) -> Step:
     """Return the step of a DELETE; an ANSWER instead if another deployment has taken over what it would remove.
 
     Heat replaces a resource by creating the new one before it deletes the old one. From then on, the results of the
@@ -152,7 +152,7 @@ def _spare(step: Step, wanted: Iterable[Deployment]) -> Step:
         return step
     name, own = step.job.tool.name, step.deployment
     about = heat_config_hooks.load(name).ABOUT
-    same = [other for other in wanted if name in selection.tools(other)] if about.undoes else []
+    same = [other for other in remaining if name in selection.tools(other)] if about.undoes else []
     if not any(
         other.given_name == own.given_name if about.cleans == "name" else other.owner == own.owner for other in same
     ):

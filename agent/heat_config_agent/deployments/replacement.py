@@ -42,7 +42,7 @@ class Replacement:
 
     @property
     def sentence(self) -> str:
-        """What happens, or has happened, in words."""
+        """The sentence about what happens, or has happened."""
         verb, undone = ("ran", "may have undone it") if self.has_run else ("runs", "may undo it")
         deed = "has replaced" if self.is_over else "is replacing"
         text = (

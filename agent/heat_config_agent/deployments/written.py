@@ -26,9 +26,10 @@ _WITHOUT_CONFIG = TOOLLESS | {"apply-config"}
 
 
 def check(content: bytes, name: str) -> object:
-    """Return the value of a document that was written by hand. `name` is that of its file.
+    """Return the value of a document that was written by hand in the file `name`.
 
-    Raises `Invalid` with all its mistakes. Those for which only an entry fails raise nothing if they are alone.
+    Raises `Invalid` with all mistakes of the document. Mistakes that make only their own entry fail are raised only
+    together with others.
     """
     kind, hint = kinds.of_content(content)
     if kind:
@@ -143,27 +144,19 @@ def _of_entry(reading: Reading, deployment: Deployment, way: Path) -> Iterator[M
         ("outputs", metadata.OUTPUT_KEYS, "an output"),
     ):
         items = entry.get(field)
-        named: dict[str, int] = {}
+        names: dict[object, int] = {}
         for index, item in enumerate(items if isinstance(items, list) else ()):
             if isinstance(item, Mapping):
-                yield from _once(reading, item, (*way, field, index), named)
                 yield from wrong(item, (*way, field, index), keys, kind)
+                name = item.get("name")
+                if isinstance(name, str) and names.setdefault(name, index) != index:
+                    problem = f"{kind} with the name {metadata.quoted(name)} is there already: {field}[{names[name]}]"
+                    yield reading.mistake(problem, (*way, field, index, "name"), "remove or rename one of them")
                 if field == "inputs":
                     yield from _type(reading, item, (*way, field, index))
     yield from _work(reading, deployment, way)
     if deployment.group == COMPONENT:
         yield from _component(reading, deployment, (*way, "config"))
-
-
-def _once(reading: Reading, item: Mapping[str, object], way: Path, named: dict[str, int]) -> Iterator[Mistake]:
-    """Yield the mistake that an earlier input or output has the name; `named` has the earlier ones by their names."""
-    name = item.get("name")
-    if isinstance(name, str) and name:
-        number = int(str(way[-1]))
-        first = named.setdefault(name, number)
-        if first != number:
-            problem = f"the name {metadata.quoted(name)} is also that of {way[-2]}[{first}]"
-            yield reading.mistake(problem, (*way, "name"), "remove one of them")
 
 
 def _work(reading: Reading, deployment: Deployment, way: Path) -> Iterator[Mistake]:

@@ -23,6 +23,7 @@ class Reading:
         self.value: object = None
         self._tree: Tree | None = None
         text = self._text(content)
+        self._of_json: list[Mistake] = []
         is_json, as_json = self._as_json(text)
         try:
             largest = min(max(LARGEST, len(text)), strict_json.MOST)
@@ -34,6 +35,7 @@ class Reading:
             return
         self.value = as_json if is_json else tree.value
         self.mistakes += [self._of(fault) for fault in tree.faults]
+        self.mistakes += [] if tree.faults else self._of_json  # else it is the same mistake, with its path
         for key in tree.repetitions:
             if key.key != "<<":  # all of these count
                 problem = f"the key {key.key!r} is there twice: first in line {key.first_line}"
@@ -76,9 +78,10 @@ class Reading:
 
     def _text(self, content: bytes) -> str:
         content = content.removeprefix(codecs.BOM_UTF8)
-        if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-            self._add(1, 1, "it is UTF-16, not UTF-8 text", (), "save it as UTF-8")
-            return content.decode("utf-16", "replace")
+        for encoding, marks in _ENCODINGS.items():
+            if content.startswith(marks):
+                self._add(1, 1, f"it is {encoding}, not UTF-8 text", (), "save it as UTF-8")
+                return content.decode(encoding, "replace")
         try:
             return content.decode()
         except UnicodeDecodeError as error:
@@ -97,7 +100,10 @@ class Reading:
             if self.name.endswith(".json") or (text.lstrip()[:1] in ("{", "[") and not _is_yaml(text)):
                 self._add(error.lineno, error.colno, f"it is not JSON: {error.msg}", (), hint)
         except ValueError as error:
-            self._add(1, 1, str(error), (), "")
+            found = next((each for each in _CONSTANT.finditer(text) if each[1]), None)
+            start = found.start() if found else 0
+            place = Place(self.name, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start))
+            self._of_json.append(Mistake(str(error), (), place))
         return False, None
 
     def _of(self, fault: Fault) -> Mistake:
@@ -106,6 +112,16 @@ class Reading:
 
     def _add(self, line: int, column: int, problem: str, path: Path, hint: str) -> None:
         self.mistakes.append(Mistake(problem, self.shown(path), Place(self.name, line, column), hint))
+
+
+_ENCODINGS = {
+    "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+    "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+}
+"""Encodings by the bytes with which a text begins; those of UTF-16 are the beginning of those of UTF-32."""
+
+_CONSTANT = re.compile(r"""\"(?:[^"\\]|\\.)*\"|(NaN|-?Infinity)""")
+"""A text in JSON, or a number of JavaScript's that JSON does not have."""
 
 
 def _is_yaml(text: str) -> bool:

@@ -186,7 +186,7 @@ def _try_to_write(folder: Path) -> None:
 
 
 def check_folders(settings: Settings) -> Iterator[Finding]:
-    """Check whether everything can be written that a run writes, apart from what the checks before have tried.
+    """Check that a run can write into its folders; the state and the folder of scripts have checks of their own.
 
     Folders to which a user who is not root has no access are in the check of the reach of that user.
     """

@@ -54,15 +54,15 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
     new = [
         each for each in metadata.parse_all(documents)[0] if each.key not in entries or not entries[each.key].settled
     ]
-    found = list(refusals(new, known, policy))
-    for each in found[:_MOST]:
+    refused = list(refusals(new, known, policy))
+    for each in refused[:_MOST]:
         yield warning(
             "policy",
             f"{each.name} ({each.action or 'no action'}) is {each.sentence}",
             "change the policy or the deployment",
         )
-    if len(found) > _MOST:
-        yield warning("policy", f"{len(found) - _MOST} more deployments are refused", "heat-config-apply --plan")
+    if len(refused) > _MOST:
+        yield warning("policy", f"{len(refused) - _MOST} more deployments are refused", "heat-config-apply --plan")
 
 
 def _users(policy: Policy, usual: str) -> Iterator[Finding]:

@@ -205,7 +205,7 @@ class Asking:
 
 
 _CLOUD_INIT = ("/var/lib/cloud/data", "/run/cloud-init")
-"""What cloud-init leaves on an instance. A machine without it gets its deployments from files or followed sources."""
+"""The folders of cloud-init. A machine without it gets its deployments from files or followed sources."""
 
 
 def _make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[], None]) -> Source:

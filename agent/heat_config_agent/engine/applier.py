@@ -196,6 +196,7 @@ class Applier:
         work.wait(timeout, also)
         try:
             for active in launch.take_ended(work):
+                launch.watch_left(work, active.step.deployment.key)  # its output may be replaced by a masked copy
                 self._conclude(active.step, *launch.close(work, active))
                 launch.shorten(work, active)
             step = work.next()
@@ -209,11 +210,12 @@ class Applier:
         results.take_outcomes(work)
         launch.limit_output(work)
 
-    def limit_output(self, *, at_start: bool = False) -> None:
-        """Shorten output that has grown too long; look for output of earlier runs that is still written `at_start`."""
+    def watch_left_output(self, *, at_start: bool = False) -> None:
+        """Have output watched that processes still write after the end of their runs; look for more `at_start`."""
         if at_start:
-            launch.watch_output(self.work)
-        launch.limit_output(self.work)
+            launch.watch_earlier(self.work)
+        else:
+            launch.watch_left(self.work)
 
     def _begin(self, step: Step) -> None:
         """Begin a step, whichever it says. Raises StateError."""
@@ -235,6 +237,7 @@ class Applier:
         if launch.adopt(self.work, step, run):
             self.work.report.event(events.Begun(step, run))
         else:
+            launch.watch_left(self.work, key)
             self._conclude(step, *launch.close_lost(self.work.settings, key, run))
 
     def _run(self, step: Step) -> None:

@@ -213,23 +213,31 @@ def limit(work: Work) -> None:
 
 def limit_output(work: Work) -> None:
     """Shorten output that has grown too long, if it is time to look."""
-    if (work.active or work.output.watches) and not work.output.due:
+    if work.active and not work.output.due:
         folders = [active.running.directory for active in work.active.values()]
         work.output.look(folders, work.settings.output_limit)
-
-
-def watch_output(work: Work) -> None:
-    """Look also at the output of runs that ended before this process began, and have left others that write it."""
-    boot = processes.boot_id()
-    for entry in work.journal.entries.values():
-        if entry.run is not None and entry.run.boot == boot and entry.state is not State.RUNNING:
-            work.output.watch(work.settings.run(entry.key))
 
 
 def shorten(work: Work, active: Active) -> None:
     """Shorten the output of a run that has ended to its limit."""
     work.printed += work.output.shorten(active.running.directory, work.settings.output_limit)
-    work.output.watch(active.running.directory)
+
+
+def watch_left(work: Work, *keys: str) -> None:
+    """Have the output of ended runs watched as long as processes write it: of these, and of those noted before."""
+    settings = work.settings
+    noted = os.path.exists(f"{settings.state}/{run_folder.LEFT}")  # noqa: PTH110  # never raises
+    if noted or any(run_folder.is_written(settings.run(key)) for key in keys):
+        from heat_config_agent.runs import left_output  # noqa: PLC0415  # few runs leave anything behind
+
+        left_output.watch(settings.state, settings.output_limit, scoped=settings.scopes)
+
+
+def watch_earlier(work: Work) -> None:
+    """Have the output watched of runs that ended before this process began, and have left others that write it."""
+    boot = processes.boot_id()
+    ended = [entry for entry in work.journal.entries.values() if entry.state is not State.RUNNING]
+    watch_left(work, *(entry.key for entry in ended if entry.run is not None and entry.run.boot == boot))
 
 
 # Ending and closing runs.

@@ -84,7 +84,7 @@ def _note(step: Step, text: str, state: str, priority: int) -> Notice:
 
 
 def _delivered(entry: Entry, outcome: Outcome | None) -> Notice | None:
-    """Return the notice of what became of a result; None if it failed again like the time before."""
+    """Return the notice that a result was accepted, refused, replaced or not sent; None if the same failure repeats."""
     if outcome is None:
         word, priority = "replaced", _WARNING
     elif outcome.fate is Fate.SENT:

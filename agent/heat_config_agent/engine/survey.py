@@ -187,7 +187,7 @@ def _may_run(deployment: Deployment, entry: Entry | None, marked: Collection[str
 
 
 def _may_be_lost(entry: Entry | None) -> bool:
-    """Return whether the journal may have lost the record of a run: it knows of none."""
+    """Return whether the journal may have lost the record of a run of the deployment: it has none."""
     return entry is None or (entry.state is State.ACCEPTED and entry.run is None)
 
 

@@ -109,9 +109,9 @@ class Work:
 
     @property
     def output_due(self) -> float | None:
-        """Seconds until a run or its output has to be looked at; None if no output is written."""
+        """Seconds until a run or its output has to be looked at; None if nothing runs."""
         if not self.active:
-            return self.output.due if self.output.watches else None
+            return None
         runs = [active.running for active in self.active.values()]
         now = processes.since_boot()
         delays = [max(running.due - now, 0.0) for running in runs if running.due is not None]

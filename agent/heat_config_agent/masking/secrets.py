@@ -54,18 +54,18 @@ class Secrets:
 
     def __init__(self, words: Iterable[str]) -> None:
         """Prepare the search for these secrets. If they are too many or too long, everything is hidden."""
-        known = {piece.encode("utf-8", "surrogatepass") for word in words for piece in _pieces(word)}
-        known.discard(b"")
-        self._everything = len(known) > MOST_WORDS or sum(map(len, known)) > MOST_BYTES
+        pieces = {piece.encode("utf-8", "surrogatepass") for word in words for piece in _pieces(word)}
+        pieces.discard(b"")
+        self._everything = len(pieces) > MOST_WORDS or sum(map(len, pieces)) > MOST_BYTES
         if self._everything:
-            known = set()
-        self._least = min(map(len, known), default=0)
-        special = {word for word in known if not _PLAIN.fullmatch(word)}
+            pieces = set()
+        self._least = min(map(len, pieces), default=0)
+        special = {word for word in pieces if not _PLAIN.fullmatch(word)}
         folded = {word for word in special if _FOLDED.search(word)}
-        self._all = Words(known)
-        self._special = self._all if special == known else Words(special)
+        self._all = Words(pieces)
+        self._special = self._all if special == pieces else Words(special)
         self._folded = self._special if folded == special else Words(folded)
-        self._beginnings = Beginnings(known)
+        self._beginnings = Beginnings(pieces)
         self.reach = _WIDEST * self._all.longest + 64
         """The most bytes of text that one secret can take, in any form."""
 

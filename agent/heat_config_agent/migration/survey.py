@@ -68,7 +68,7 @@ def look() -> Inventory:
     variables = _environment(old_units)
     own = units.variables(ROOT, own_unit) if own_unit else {}
     settings = effective.make({**variables, **own}, mistakes=mistakes)
-    known = {process.pid for unit in old_units for process in collectors(unit)}
+    managed = {process.pid for unit in old_units for process in collectors(unit)}
     deployed = next(
         (folder for folder in (settings.deployed, settings.deployed_old) if folder and folder.is_dir()), None
     )
@@ -85,7 +85,7 @@ def look() -> Inventory:
         variables=variables,
         own_unit=_with_state(own_unit, systemd=systemd) if own_unit else None,
         program=_program(own_unit),
-        strays=tuple(sorted(process.pid for process in _processes(COLLECTOR) if process.pid not in known)),
+        strays=tuple(sorted(process.pid for process in _processes(COLLECTOR) if process.pid not in managed)),
         busy=busy(old_units),
         more_settings=tuple(_files((*map(Path, _MORE_SETTINGS), Path(f"{OTHERS_SETTINGS}.d")))),
         command=setting(old_units, "command"),

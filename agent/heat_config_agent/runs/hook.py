@@ -20,7 +20,7 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START, UNKNOWN, Capture, Reply, failure
 
 _NEEDS_NO_PYTHON = "script"
-"""The tool whose hook loads no more modules once it is loaded itself, and whose command is no Python."""
+"""The tool whose hook loads no more modules once it is loaded itself, and whose command is not Python."""
 
 
 def unreadable(tool: Tool) -> Path | None:

@@ -30,7 +30,7 @@ _SYSTEM = {"true": ("/usr", "/boot", "/efi"), "full": ("/usr", "/boot", "/efi", 
 """The folders that are read-only, by the level of `system`. Of systemd's ProtectSystem=."""
 
 _KERNEL = ("/proc", "/sys", "/dev")
-"""The folders that stay as they are: they are no files, and a run without `strict` has them too."""
+"""The folders that stay as they are: they hold no files on disk, and a run without `strict` has them too."""
 
 _NEWNS, _NEWNET = 0x00020000, 0x40000000
 _RDONLY, _REMOUNT, _BIND, _REC, _SLAVE = 1, 32, 4096, 16384, 1 << 19

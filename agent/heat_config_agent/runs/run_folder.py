@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.entry import Run
 from heat_config_agent.model.errors import PASSING
 from heat_config_hooks import files, processes
@@ -18,6 +20,8 @@ UNSTARTED, FLUSHED = "unstarted", "flushed"
 RESOLVED = "resolved.json"
 """The file with the secrets to which inputs refer, see `runs.resolved`."""
 STREAMS = ("stdout", "stderr", "supervisor")
+LEFT = "left"
+"""A file in the state directory that says that processes write output of runs that have ended, see `left_output`."""
 
 _CODE, _ENDING = 16, 240
 """Bytes in a status file: for how the command ended, and for why the agent ended it."""
@@ -58,6 +62,39 @@ def make(directory: Path, mark: str) -> None:
         raise
     finally:
         os.close(descriptor)
+
+
+def is_written(folder: Path) -> bool:
+    """Return True if any process may still write the output of a run, as the kernel's leases tell.
+
+    A lease to read is granted only if the file is not open to be written.
+    """
+    return any(is_open_to_write(f"{folder}/{name}") for name in STREAMS[:2])
+
+
+def is_open_to_write(path: str) -> bool:
+    """Return True if any process of this kernel, also in another container, has a file open to write it."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return is_file_written(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def is_file_written(descriptor: int) -> bool:
+    """Return True if any process has a file open to write it, which is open to be read here."""
+    try:
+        # If the file is opened at this moment, the kernel asks for the lease by a signal, which is SIGIO by default:
+        # that would end this process.
+        fcntl.fcntl(descriptor, fcntl.F_SETSIG, signal_numbers.SIGURG)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except OSError as error:
+        return error.errno == errno.EAGAIN  # any other error: the file system has no leases
+    return False
 
 
 ROOM = 16 * 1024

@@ -41,21 +41,30 @@ def bound(path: str | Path, limit: int) -> int:
     except FileNotFoundError:
         return 0
     try:
-        status = os.fstat(descriptor)
-        taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
-        if limit and taken > max(limit, LEAST):
-            keep = max(limit, LEAST) * 3 // 8  # at each end: less than half, so the next hole is not due at once
-            begin = -(-keep // _PAGE) * _PAGE
-            _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
-        return taken
+        return shorten(descriptor, limit)
     finally:
         os.close(descriptor)
+
+
+def shorten(descriptor: int, limit: int) -> int:
+    """Free the middle of an open file that takes more than `limit` bytes on disk; return the bytes it took.
+
+    Raises OSError.
+    """
+    status = os.fstat(descriptor)
+    taken = status.st_blocks * 512 if stat.S_ISREG(status.st_mode) else 0
+    if limit and taken > max(limit, LEAST):
+        keep = max(limit, LEAST) * 3 // 8  # at each end: less than half, so the next hole is not due at once
+        begin = -(-keep // _PAGE) * _PAGE
+        _punch(descriptor, begin, (status.st_size - keep) // _PAGE * _PAGE - begin)
+    return taken
 
 
 def detach(path: str | Path) -> None:
     """Replace a file by a copy, so that processes that a run has left behind no longer print into it.
 
-    Call it before `mask`, because later output would not be masked. Holes stay holes. Raises OSError.
+    Call it before `mask`, because later output would not be masked. Holes stay holes. The file without a name that
+    they go on to write is emptied by `left_output`. Raises OSError.
     """
     copy = f"{path}.copy"
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -64,17 +73,17 @@ def detach(path: str | Path) -> None:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         files.remove(copy)  # of an attempt that was interrupted
-        made = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        target = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             for begin, end in list(_segments(descriptor, 0)):
-                _copy(descriptor, made, begin, min(end, size))
-            os.ftruncate(made, size)
+                _copy(descriptor, target, begin, min(end, size))
+            os.ftruncate(target, size)
             Path(copy).replace(path)
         except OSError:
             files.remove(copy)
             raise
         finally:
-            os.close(made)
+            os.close(target)
     finally:
         os.close(descriptor)
 

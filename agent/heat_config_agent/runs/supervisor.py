@@ -22,7 +22,7 @@ from pathlib import Path
 from heat_config_agent.model import signal_numbers
 from heat_config_agent.model.entry import Run
 from heat_config_agent.runs import scopes
-from heat_config_agent.runs.run_folder import noted_ending, recorded, status_path
+from heat_config_agent.runs.run_folder import is_open_to_write, noted_ending, recorded, status_path
 from heat_config_agent.runs.scopes import Scope, ScopeError
 from heat_config_hooks import files, processes
 from heat_config_hooks.protocol import Command
@@ -301,8 +301,6 @@ def going_on(run: Run, directory: Path | None = None) -> bool:
         return processes.alive(run.pid, run.ticks)
     if directory is None or not processes.same_kernel(run.boot):
         return False
-    from heat_config_agent.runs.output_limit import is_open_to_write  # noqa: PLC0415  # few states are shared
-
     return is_open_to_write(status_path(directory, run.mark))
 
 

@@ -13,7 +13,7 @@ LONGEST = 366 * 24 * 3600.0
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind of values. It is no member of an enumeration, because each start would take long to make that."""
+    """A kind of values. It is an object of its own: an enumeration would be built at every start, which takes long."""
 
     words: str
     """The values in words, for people."""

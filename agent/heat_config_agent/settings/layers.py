@@ -94,8 +94,8 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
     several: dict[tuple[str, str], list[str]] = {}
     for section, name, value, line in lines_read:
         place = "agent" if section == "DEFAULT" and not own else section
-        known = KNOWN.get((declared(place), name))
-        if known is None or not _is_named(section) or (section == "DEFAULT" and not known.shared):
+        setting = KNOWN.get((declared(place), name))
+        if setting is None or not _is_named(section) or (section == "DEFAULT" and not setting.shared):
             problem = _unknown(section, name) if own else _misspelt(section, name)
             if problem and not any(mistake.problem == problem for mistake in mistakes):
                 mistakes.append(Mistake(path=f"line {line}", problem=problem))
@@ -106,9 +106,9 @@ def file(path: Path, *, own: bool = False, refused: list[str] | None = None) -> 
         lines.setdefault((place, name), line)
         several.setdefault((place, name), []).append(value)
     for (place, name), values in several.items():
-        known = KNOWN[declared(place), name]
+        setting = KNOWN[declared(place), name]
         try:
-            sections.setdefault(place, {})[name] = _read(known, _one(known, values), strict=own)
+            sections.setdefault(place, {})[name] = _read(setting, _one(setting, values), strict=own)
         except ValueError as error:
             mistakes.append(Mistake(path=f"line {lines[place, name]}", problem=f"{name}: {error}"))
             wrong.append(name)
@@ -296,22 +296,22 @@ def _unknown(section: str, name: str) -> str:
     return f"there is no setting {_short(name)!r} in [{section}]; {hint}"
 
 
-def _read(known: Setting, value: object, *, strict: bool = False) -> object:
+def _read(setting: Setting, value: object, *, strict: bool = False) -> object:
     """Return the value of a setting by its kind. Raises ValueError with the expected form.
 
     Without `strict`, unknown collectors are accepted, because os-collect-config may have more of them.
     """
-    result = known.kind.read(value)
+    result = setting.kind.read(value)
     words = result if isinstance(result, tuple) else (result,)
-    allowed = known.choices if strict or known.name != "collectors" else ()
+    allowed = setting.choices if strict or setting.name != "collectors" else ()
     if result is None or (allowed and not all(word in allowed for word in words)):
-        unknown = [word for word in words if word not in allowed] if known.name == "collectors" and result else []
+        unknown = [word for word in words if word not in allowed] if setting.name == "collectors" and result else []
         if unknown:
             raise ValueError(_no_source(str(unknown[0])))
         shown = _short(repr(value))
         # Part of a URL or of a variable may be a secret.
-        hidden = known.secret or known.name.endswith("_url") or known.name == "environment"
-        raise ValueError(f"expected {known.expected}, not {'this value' if hidden else shown}")
+        hidden = setting.secret or setting.name.endswith("_url") or setting.name == "environment"
+        raise ValueError(f"expected {setting.expected}, not {'this value' if hidden else shown}")
     return result
 
 

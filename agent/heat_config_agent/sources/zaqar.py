@@ -144,7 +144,7 @@ class Zaqar:
             self.trouble = f"the newest message in the Zaqar queue {self._queue} is not metadata: {problem}"
         if newest is None:
             if problem:
-                raise SourceError(self.trouble, hint="it is deleted after the next message that is")
+                raise SourceError(self.trouble, hint="the agent deletes it when a message with metadata has come")
             return None
         if self._last is None or newest.id != self._last.id:
             self._last = newest

@@ -29,7 +29,7 @@ class Deployed:
         self._kept: set[str] = set()
         """The deployments that this process has written: only their results are written later."""
 
-    def keys(self, of: Collection[str] | None = None) -> frozenset[str] | None:
+    def keys(self, among: Collection[str] | None = None) -> frozenset[str] | None:
         """Return the keys of the deployments in the folder; None if there is no folder.
 
         With `of`, only these are looked for, because a long folder takes long to list. Raises StateError if the folder
@@ -38,7 +38,7 @@ class Deployed:
         old = self._old if self._old and not os.path.isdir(self.directory) else None  # noqa: PTH112  # never raises
         for directory in (self.directory, old):
             try:
-                names = (os.listdir(directory) if of is None else _found(directory, of)) if directory else []
+                names = (os.listdir(directory) if among is None else _found(directory, among)) if directory else []
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
@@ -150,7 +150,7 @@ def is_unfinished(deployed: Path, name: str) -> bool:
     return not os.path.lexists(f"{deployed}/{name}.notify.json") and _has_content(deployed / f"{name}.json")
 
 
-def begun_elsewhere(deployed: Path, known: Collection[str], given: Collection[str] | None = None) -> list[str]:
+def begun_elsewhere(deployed: Path, own: Collection[str], given: Collection[str] | None = None) -> list[str]:
     """Return the ids of deployments that another agent, such as heat-agents, has begun and given no result.
 
     heat-agents write `ID.json` before a run and `ID.notify.json` after it. `known` are the keys in the journal, and
@@ -167,7 +167,7 @@ def begun_elsewhere(deployed: Path, known: Collection[str], given: Collection[st
         for mark in marks
         if not mark.endswith(".notify")
         and f"{mark}.notify.json" not in names
-        and mark not in known
+        and mark not in own
         and (given is None or mark in given)
         and _has_content(deployed / f"{mark}.json")
     )

@@ -19,6 +19,9 @@ _DOCUMENT, _AGAIN = "document", "again"
 
 _LARGEST = 1024 * 1024
 
+_LATEST = 1e11
+"""The latest time that a record may have, in seconds since the epoch."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Followed:
@@ -145,12 +148,29 @@ def settle_again(state: Path, name: str) -> None:
 
 
 def read(state: Path, name: str) -> Followed | None:
-    """Return the record of a stack that follows a source; None if there is none that can be read."""
+    """Return the record of a stack that follows a source; None if there is none that can be read.
+
+    Damage, or a record of another version of the agent, costs no more than a question to the source.
+    """
     try:
         content = json.loads(files.take(folder(state, name) / FILE, _LARGEST))
-        return Followed(**content) if isinstance(content, dict) else None
-    except (OSError, ValueError, TypeError):  # of another version of the agent: the source is asked again
+        record = Followed(**content)
+    except (OSError, ValueError, TypeError, RecursionError):
         return None
+    return record if record.name == name and _is_whole(record) else None
+
+
+def _is_whole(record: Followed) -> bool:
+    """Return whether every value of a record is of its type, and every time is one."""
+    for field, value in vars(record).items():
+        example = getattr(Followed, field, "")
+        if isinstance(example, float):
+            is_right = type(value) in (int, float) and 0 <= value <= _LATEST
+        else:
+            is_right = type(value) is type(example)
+        if not is_right:
+            return False
+    return True
 
 
 def write(state: Path, record: Followed) -> None:

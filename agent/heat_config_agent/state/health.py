@@ -96,7 +96,7 @@ class Spare:
             self._descriptor = os.memfd_create(_spare(state))
 
     def write(self, health: Health) -> None:
-        """Write a health there."""
+        """Write the health to the reserved place."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, json.dumps(vars(health)).encode(), 0)
@@ -158,7 +158,7 @@ polls next."""
 
 
 SETTLING = 30.0
-"""Seconds after the start in which it is no trouble that a source has not answered yet."""
+"""Seconds after the start in which a source need not have answered yet."""
 
 
 def is_settled(report: Mapping[str, object]) -> bool:

@@ -53,22 +53,22 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
     heat-agents' folder `deployed`. An interrupted move is completed by the next call. Raises StateError.
     """
     try:
-        known, notes = _read(state)
-        if not known.leaving:
-            kind = next((kind for kind in KINDS if kind in known.ids and kind in own), "")
-            renamed = bool(kind) and known.ids[kind] != own[kind] and _is_renamed(known.ids, own)
-            if not kind or known.ids[kind] == own[kind] or renamed:
-                ids = {**known.ids, **own}
+        record, notes = _read(state)
+        if not record.leaving:
+            kind = next((kind for kind in KINDS if kind in record.ids and kind in own), "")
+            renamed = bool(kind) and record.ids[kind] != own[kind] and _is_renamed(record.ids, own)
+            if not kind or record.ids[kind] == own[kind] or renamed:
+                ids = {**record.ids, **own}
                 if renamed:
                     notes.append(
-                        f"this machine was {known.ids[kind]} for {kind} and is {own[kind]} now: its state stays"
+                        f"this machine was {record.ids[kind]} for {kind} and is {own[kind]} now: its state stays"
                     )
-                if ids != known.ids:
+                if ids != record.ids:
                     notes += _record(state, ids)
                 return "; ".join(notes)
-            known = _Known(known.ids, _free(state, f"{_ASIDE}{_safe(known.ids[kind])}"), kind)
-            _write(state, known)  # if this is interrupted, the next call goes on with the same folder
-        aside = state / known.leaving
+            record = _Known(record.ids, _free(state, f"{_ASIDE}{_safe(record.ids[kind])}"), kind)
+            _write(state, record)  # if this is interrupted, the next call goes on with the same folder
+        aside = state / record.leaving
         files.make_directory(aside, durable=True)
         for path in sorted(state.iterdir()):
             if path.name not in _STAYS and not path.name.startswith(_ASIDE):
@@ -84,23 +84,23 @@ def set_aside(state: Path, own: Mapping[str, str], deployed: Path | None = None)
         raise StateError(
             f"cannot make sure that {state} belongs to this instance: {error.strerror}: {error.filename}"
         ) from error
-    whose = f"{known.kind} {known.ids.get(known.kind, '')}".strip()
-    now = f", and this is {own[known.kind]}" if known.kind in own else ""
+    whose = f"{record.kind} {record.ids.get(record.kind, '')}".strip()
+    now = f", and this is {own[record.kind]}" if record.kind in own else ""
     notes.append(f"{state} belonged to another instance ({whose}{now}): its content was moved to {aside}")
     return "; ".join(notes)
 
 
-def _is_renamed(known: Mapping[str, str], own: Mapping[str, str]) -> bool:
+def _is_renamed(recorded: Mapping[str, str], own: Mapping[str, str]) -> bool:
     """Return whether cloud-init gives the same machine an id of another form, for example from another data source.
 
     The hardware's uuid tells, as it is not on the disk; /etc/machine-id is, so a copy of the disk has it too. Two
     different ids of the same form are two instances even on one machine: a bare metal server may be first one, then the
     other.
     """
-    if "cloud-init" not in known or "cloud-init" not in own or not known.get("dmi"):
+    if "cloud-init" not in recorded or "cloud-init" not in own or not recorded.get("dmi"):
         return False
-    before, now = known["cloud-init"].lower(), own["cloud-init"].lower()
-    return known["dmi"] == own.get("dmi") and (before == now or _form(before) != _form(now))
+    before, now = recorded["cloud-init"].lower(), own["cloud-init"].lower()
+    return recorded["dmi"] == own.get("dmi") and (before == now or _form(before) != _form(now))
 
 
 def _form(identity: str) -> str:
@@ -136,8 +136,8 @@ def _read(state: Path) -> tuple[_Known, list[str]]:
     path = state / FILE
     try:
         value = json.loads(files.read(path))
-        known = _Known(value["identity"], value.get("leaving", ""), value.get("kind", ""))
-        _check(known)
+        record = _Known(value["identity"], value.get("leaving", ""), value.get("kind", ""))
+        _check(record)
     except FileNotFoundError:
         return _Known({}), []
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -145,7 +145,7 @@ def _read(state: Path) -> tuple[_Known, list[str]]:
         path.rename(aside)
         note = f"cannot read {path}, which says which instance {state} belongs to: it was set aside as {aside.name}"
         return _Known({}), [note]
-    return known, []
+    return record, []
 
 
 def _check(known: _Known) -> None:

@@ -175,7 +175,7 @@ class Journal:
         self._write(replace(self.entries[key], source=source))
 
     def again(self, key: str, *, required: bool = True) -> None:
-        """Record that the deployment runs again at the next pass; or, if not `required`, that it does not."""
+        """Record that the deployment runs again at the next pass, or, with `required=False`, take that back."""
         self._write(replace(self.entries[key], again=required))
 
     def send_again(self, key: str) -> None:

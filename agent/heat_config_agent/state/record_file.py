@@ -230,7 +230,7 @@ def flush_both(flush: Callable[[], None], other: Callable[[], None]) -> None:
 
 
 def _wait_for(lock: _thread.LockType) -> None:
-    """Wait until a lock is released, also if ^C interrupts that."""
+    """Wait until a lock is released; ^C is raised only after that."""
     try:
         lock.acquire()
     except BaseException:

@@ -17,7 +17,7 @@ from heat_config_hooks.words import CERTAIN
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
-    from heat_config_stack.hot import capability_search
+    from heat_config_stack.hot import capabilities
 
 _FIND = """\
 Print the templates that have all of the required capabilities. A PATH is a template or a folder; in a folder, files
@@ -90,9 +90,9 @@ def add(commands: state_options.Commands) -> None:
 
 def run_find(options: argparse.Namespace) -> int:
     """Find templates."""
-    from heat_config_stack.hot import capability_search  # noqa: PLC0415  # `template validate` needs none of it
+    from heat_config_stack.hot import capabilities  # noqa: PLC0415  # `template validate` needs none of it
 
-    search = capability_search.find(options.path, _required(options.capability), recursive=options.recursive)
+    search = capabilities.find(options.path, _required(options.capability), recursive=options.recursive)
     if options.json:
         terminal.say(json.dumps(search.capable))
     else:
@@ -115,9 +115,9 @@ def _required(pairs: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 def run_show(options: argparse.Namespace) -> int:
     """Show all capabilities."""
-    from heat_config_stack.hot import capability_search  # noqa: PLC0415
+    from heat_config_stack.hot import capabilities  # noqa: PLC0415
 
-    search = capability_search.named(options.file)
+    search = capabilities.named(options.file)
     if options.json:
         terminal.say(json.dumps(search.summary()))
     elif search.capable:
@@ -127,7 +127,7 @@ def run_show(options: argparse.Namespace) -> int:
     return ExitCode.FAILED if search.mistakes else ExitCode.OK
 
 
-def _show(templates: capability_search.Templates) -> None:
+def _show(templates: capabilities.Templates) -> None:
     rows = [
         (key, value, ", ".join(files))
         for key, values in templates.by_value().items()
@@ -147,7 +147,7 @@ def _complain(mistakes: Sequence[Mistake]) -> None:
         terminal.say(mistake_line(each), error=True)
 
 
-def _doubt(templates: capability_search.Templates, options: argparse.Namespace) -> None:
+def _doubt(templates: capabilities.Templates, options: argparse.Namespace) -> None:
     """Warn about a `resource_type` that is probably misspelt: no type, also none of a plug-in, but close to one."""
     named = templates.by_value().get("resource_type", {})
     if not named:

@@ -22,8 +22,7 @@ from heat_config_hooks.files import take, text_of
 from heat_config_hooks.values import replace
 from heat_config_stack.definition.files import File
 from heat_config_stack.hot import reader
-from heat_config_stack.hot.source import Source
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.source import Source, heat_text
 
 Read = Callable[[str], bytes]
 """Returns the content of a file. Raises OSError, and what it raises itself."""

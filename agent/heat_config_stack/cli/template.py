@@ -156,12 +156,12 @@ def _add_schema(inner: state_options.Commands) -> None:
 def schema(options: argparse.Namespace) -> int:
     """Print the JSON Schema of templates."""
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # only this command needs these
-    from heat_config_stack.hot.json_schema import functions, grammar  # noqa: PLC0415
+    from heat_config_stack.hot import json_schema as language  # noqa: PLC0415
     from heat_config_stack.resource import json_schema  # noqa: PLC0415
 
     types = sessions.types(state_options.of(options).words("plugin_dirs"))
-    language = json_schema.Language(functions.VALUE, functions.either)
-    terminal.say(json.dumps(grammar.schema(json_schema.definitions(types, language))))
+    definitions = json_schema.definitions(types, json_schema.Language(language.VALUE, language.either))
+    terminal.say(json.dumps(language.schema(definitions)))
     return 0
 
 
@@ -188,7 +188,7 @@ def run(options: argparse.Namespace) -> int:
 
     reports: list[dict[str, Any]] = []
     name = (options.file or [options.template])[0]
-    template_options.parameters(options)  # wrong ones are no mistake of a file
+    template_options.parameters(options)  # wrong ones are mistakes of the command line, not of a file
     try:
         code = _validate(options, reports.append)
     except UsageError as error:

@@ -18,9 +18,9 @@ from heat_config_agent.runs.tools import Tools
 from heat_config_stack.cli import template_options
 from heat_config_stack.cli.stack import sessions, templates
 from heat_config_stack.definition import Definition, Parameter
-from heat_config_stack.hot import capabilities
-from heat_config_stack.hot.checker import Checked, check
-from heat_config_stack.hot.values import Unknown
+from heat_config_stack.hot import template
+from heat_config_stack.hot.expressions import Unknown
+from heat_config_stack.hot.loader import Checked, check
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.resource.types import Types
 
@@ -55,7 +55,7 @@ def validated(options: argparse.Namespace, *names: str) -> tuple[int, dict[str, 
     validation = _with_types(
         check(path, options.environment, parameters), types, tuple(Tools(settings.hooks, terminal.warn).installed())
     )
-    strict = options.strict and any(each.code != capabilities.CODE for each in validation.warnings)
+    strict = options.strict and any(each.code != template.CAPABILITIES for each in validation.warnings)
     failed = bool(validation.mistakes) or strict
     if not options.json:
         _show(validation)
@@ -79,7 +79,9 @@ def _with_types(checked: Checked, types: Types, tools: Sequence[str]) -> Checked
         left = [replace(each, hint=each.hint or LEFT) for each in mistakes if each.code == OF_VALUE]
         mistakes = [each for each in mistakes if each.code != OF_VALUE]
     warnings = checked.warnings if mistakes else [*checked.warnings, *advice.warnings(checked.definition, types, tools)]
-    return replace(checked, mistakes=mistakes, warnings=ordered(advice.once(capabilities.once([*warnings, *left]))))
+    return replace(
+        checked, mistakes=mistakes, warnings=ordered(advice.once(template.capabilities_once([*warnings, *left])))
+    )
 
 
 def _show(checked: Checked) -> None:

@@ -20,8 +20,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from heat_config_agent.deployments import metadata
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
@@ -47,6 +49,9 @@ ANSWERED_SECONDS = 300.0
 
 _TREES, _CURRENT, _OUTPUT = "trees", "current", "output"
 """Names in the folder of a stack: the trees of revisions, a link to the one in force, and what was printed last."""
+
+_DOCUMENT, _TEMPLATE = "document", "template"
+"""The kinds of what a source has."""
 
 _SHOWN = 500
 _OUTPUT_SHOWN = 64 * 1024
@@ -109,7 +114,7 @@ class Follower:
         return f"the answer of the source cannot be used: {type(error).__name__}{f': {text}' if text else ''}"
 
     def _step(self) -> None:
-        if self._record.begun and self._resume():
+        if self._record.begun and self._waits():
             return
         if self._source is None:
             self._source = source(self._origin(), self._folder)
@@ -252,7 +257,7 @@ class Follower:
         if not signature:
             demand.require_beside(path)
         config = (*self._config(), *signature)
-        if _is_document(path):
+        if self._has_document(path):
             return command(
                 "apply", *config, "--state-dir", str(followed.document(self._settings.state, self._name)), str(path)
             ), True
@@ -272,14 +277,31 @@ class Follower:
             words += ["--parameter-file", f"{name}={values / str(number)}"]
         return command("apply", *words, str(path)), False
 
+    def _has_document(self, path: Path) -> bool:
+        """Return whether a file or a folder is to be carried out as a document with deployments.
+
+        A file that is neither a document nor a template counts as one of the kind before it, whose reader says what is
+        wrong with it. Raises UsageError if the kind is another one than that of what is on the machine.
+        """
+        kind, before = _kind(path), _DOCUMENT if self._record.document else _TEMPLATE
+        if kind == "" and (self._record.document or not self._record.concluded):
+            _refuse(path)
+        if not self._record.concluded:
+            return kind == _DOCUMENT
+        if kind in ("", before):
+            return self._record.document
+        state, name = self._settings.state, self._name
+        if self._record.document and journal.read(followed.document(state, name)):
+            problem, forget = "it is a template, and the machine has the deployments of a document", "forget them"
+        elif not self._record.document and self._has_stack():
+            problem, forget = "it is a document with deployments, and the machine has a stack", "delete the stack"
+        else:
+            return kind == _DOCUMENT
+        raise UsageError(problem, hint=f"{forget} first, or follow the source under another name")
+
     def _begin(self, revision: str) -> None:
         """Carry out the tree in force, and record how that ends."""
         words, document = self._words_of(self._file())
-        if document and self._record.concluded and not self._record.document and self._attempt()[0]:
-            raise UsageError(
-                f"it has deployments and no template, and the stack {self._name} of an earlier revision is still there",
-                hint=f"`{self._settings.command('stack', 'delete', self._name)}` deletes the stack",
-            )
         self._note(f"{self._name}: begins revision {short(revision)}")
         self._record = replace(
             self._record, begun=self._key(revision), attempt=self._attempt()[0], document=document, trouble=""
@@ -348,6 +370,11 @@ class Follower:
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/")
         return outcome.reason_of_stack(done.stdout, self._name)
 
+    def _has_stack(self) -> bool:
+        from heat_config_stack.records import listing  # noqa: PLC0415  # slow to load, and only for a new revision
+
+        return listing.kept(self._settings.state, self._name) is not None
+
     def _attempt(self) -> tuple[str, str]:
         """Return the id of the stack's last action, and its status; empty for no stack."""
         from heat_config_stack.records import listing  # noqa: PLC0415  # slow to load, and only for a new revision
@@ -355,6 +382,19 @@ class Follower:
         kept = listing.kept(self._settings.state, self._name)
         record = kept.record if kept else None
         return (record.attempt, record.status) if record else ("", "")
+
+    def _waits(self) -> bool:
+        """Go on with a revision that was begun; return whether it has to be waited for.
+
+        One that may not or cannot be carried out any more, as after a change of the policy, does not hold up the next.
+        """
+        key = self._record.begun
+        try:
+            return self._resume()
+        except UsageError as error:
+            failed = self._has_begun(ExitCode.FAILED)
+            self._conclude(key.partition(" ")[0], str(error), key=key, again=True, failed=failed)
+            return False
 
     def _resume(self) -> bool:
         """Go on with a revision that was begun; return whether it has to be waited for."""
@@ -433,12 +473,14 @@ def failed_deployments(state: Path, name: str) -> list[Entry]:
     return sorted((each for each in entries if each.has_failed), key=lambda entry: entry.accepted)
 
 
-def _is_document(path: Path) -> bool:
-    """Return whether a file or a folder has deployments, and no template.
+def _kind(path: Path) -> str:
+    """Return `_DOCUMENT` for a file or a folder with deployments, and `_TEMPLATE` for a template or an archive of one.
 
-    A file that cannot be read counts as a template.
+    It is empty for anything else, such as the page of a server's error, or a file that is cut short.
     """
-    from heat_config_hooks import strict_yaml  # noqa: PLC0415  # only for a new revision
+    from heat_config_agent.deployments import written  # noqa: PLC0415  # only for a new revision
+    from heat_config_agent.diagnostics import kinds  # noqa: PLC0415
+    from heat_config_hooks import strict_yaml  # noqa: PLC0415
 
     if path.is_dir():
         from heat_config_agent.sources import folder  # noqa: PLC0415
@@ -446,15 +488,41 @@ def _is_document(path: Path) -> bool:
         try:
             names = folder.files_of(str(path))
         except UsageError:  # the command that carries it out says why
-            return True
-        return str(path) not in names and all(_is_document(Path(name)) for name in names)
+            return _DOCUMENT
+        is_one = str(path) not in names and all(_kind(Path(name)) == _DOCUMENT for name in names)
+        return _DOCUMENT if is_one else _TEMPLATE
     if path.name.endswith((".csar", ".zip")):
-        return False
+        return _TEMPLATE
     try:
-        content = strict_yaml.loads(files.take(path).decode("utf-8-sig"))
-    except (OSError, ValueError):
-        return False
-    return not metadata.is_template(content)  # of a file that is empty or something else, documents know the words
+        raw = files.take(path)
+        content = strict_yaml.loads(raw.decode("utf-8-sig"))
+    except OSError:
+        return ""
+    except (ValueError, RecursionError):
+        return _TEMPLATE if kinds.template_in(raw) else ""
+    if metadata.is_template(content):
+        return _TEMPLATE
+    return (
+        _DOCUMENT
+        if metadata.parse(Document(source="", content=written.alone(content)), by_name=True).understood
+        else ""
+    )
+
+
+def _refuse(path: Path) -> None:
+    """Raise UsageError with the first mistake of a file that is neither a document nor a template."""
+    from heat_config_agent.deployments import written  # noqa: PLC0415  # only after mistakes
+
+    name = path.name
+    try:
+        content = files.take(path)
+        value = written.check(content, name)
+    except OSError as error:
+        raise UsageError(f"cannot read {name}: {error.strerror}") from error
+    except Invalid as error:
+        raise UsageError(str(error.mistakes[0])) from error
+    for mistake in metadata.parse(Document(source="", content=value), by_name=True).mistakes:
+        raise UsageError(f"{written.located(content, name, mistake.path)}: {mistake.problem}")
 
 
 def abandoned(settings: Settings) -> list[Followed]:

@@ -88,20 +88,20 @@ class Git:
 
         Raises SourceError if there is none, or if a branch and a tag have the name.
         """
-        wanted = self._origin.ref or "HEAD"
-        if re.fullmatch(_COMMIT, wanted):
-            return wanted
+        ref = self._origin.ref or "HEAD"
+        if re.fullmatch(_COMMIT, ref):
+            return ref
         self._allowance.begin()
         self._prepare()
-        printed = self._git("ls-remote", "--quiet", "origin", wanted, f"{wanted}^{{}}").splitlines()
+        printed = self._git("ls-remote", "--quiet", "origin", ref, f"{ref}^{{}}").splitlines()
         commits = {name: commit for commit, tab, name in (line.partition("\t") for line in printed) if tab}
-        names = (wanted, f"refs/heads/{wanted}", f"refs/tags/{wanted}^{{}}", f"refs/tags/{wanted}", f"refs/{wanted}")
+        names = (ref, f"refs/heads/{ref}", f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/{ref}")
         there = [name for name in names if re.fullmatch(_COMMIT, commits.get(name, ""))]
         if not there:
-            raise SourceError(f"the repository has no branch or tag {wanted}", hint="correct ref")
-        branch, tag = f"refs/heads/{wanted}", f"refs/tags/{wanted}"
+            raise SourceError(f"the repository has no branch or tag {ref}", hint="correct ref")
+        branch, tag = f"refs/heads/{ref}", f"refs/tags/{ref}"
         if branch in there and tag in there:
-            raise SourceError(f"{wanted} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
+            raise SourceError(f"{ref} is a branch and a tag of the repository", hint=f"set ref to {branch} or {tag}")
         self._full = there[0].removesuffix("^{}")
         return commits[there[0]]
 

@@ -55,7 +55,7 @@ def drift(state: Path, record: Followed) -> str:
         return ""
     try:
         left = json.loads(files.read(followed.folder(state, record.name) / _LEFT, _LARGEST))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return ""
     if not isinstance(left, dict):
         return ""
@@ -80,7 +80,10 @@ def _differences_of_document(state: Path, name: str, left: dict[str, Any]) -> li
         return []
     entries = journal.read(followed.document(state, name))
     differences = []
-    for key, (title, ended) in before.items():
+    for key, noted in before.items():
+        if not isinstance(noted, list) or len(noted) != 2:
+            continue  # the note is damaged
+        title, ended = noted
         entry = entries.get(key)
         if entry is None:
             differences.append(f"{title} was forgotten")

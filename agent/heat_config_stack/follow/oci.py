@@ -71,9 +71,9 @@ class Oci:
         layers = manifest.get("layers")
         if not isinstance(layers, list) or not layers:
             raise UsageError("the artifact has no layers; an index of several artifacts cannot be followed")
-        budget = trees.Budget(self._origin.size)
+        arriving, unpacked = trees.Budget(self._origin.size), trees.Budget(self._origin.size)
         for layer in layers:
-            self._place(layer, tree, budget)
+            self._place(layer, tree, arriving, unpacked)
         return revision
 
     def _manifest(self) -> tuple[dict[str, object], str]:
@@ -92,21 +92,27 @@ class Oci:
             raise SourceError(f"{self._host} sends a manifest that is not an object")
         return content, digest
 
-    def _place(self, layer: object, tree: Path, budget: trees.Budget) -> None:
+    def _place(self, layer: object, tree: Path, arriving: trees.Budget, unpacked: trees.Budget) -> None:
+        """Put a layer into a folder, within the budgets for all layers as they arrive and for what is in them."""
         values = layer if isinstance(layer, dict) else {}
         digest, size, kind = values.get("digest"), values.get("size"), str(values.get("mediaType"))
         notes = values.get("annotations")
         title = str(notes.get(_TITLE) or "") if isinstance(notes, dict) else ""
         if not isinstance(digest, str) or not re.fullmatch(_DIGEST, digest) or type(size) is not int or size < 0:
             raise UsageError("a layer of the artifact has no digest of sha256, or no size")
-        budget.spend(size, 1)
+        arriving.spend(size, 1)
         body = self._get(f"{self._base}/blobs/{digest}", {}, size)
         if len(body) != size or f"sha256:{hashlib.sha256(body).hexdigest()}" != digest:
             raise SourceError(f"{self._host} sent a layer whose digest is not {digest[:19]}")
         if "tar" in kind.split("+", maxsplit=1)[0].split("."):
-            archives.unpack(io.BytesIO(body), tree, trees.Budget(self._origin.size))
+            archives.unpack(io.BytesIO(body), tree, unpacked)
         elif title not in ("", ".", "..") and "/" not in title and title.isprintable() and len(title) <= 100:
-            (tree / title).write_bytes(body)
+            unpacked.spend(size, 1)
+            try:
+                with (tree / title).open("xb") as file:  # it does not write through a link either
+                    file.write(body)
+            except FileExistsError:
+                raise UsageError(f"the artifact has {title!r} in two of its layers") from None
         else:
             raise UsageError("a layer of the artifact is neither an archive nor a file with a title")
 

@@ -1,25 +1,21 @@
 """HOT: Heat's language of templates, read and checked for a stack on this machine.
 
-    text ─► value with positions ─► template ─► definition
-    text    language.text           template    compiler
+    files ─► source ─► template ─► definition
+    reader   source    template    loader, compiler
 
 | module | content |
 |---|---|
-| `reader` | a template, its environments and all files that they name, from disk → `source` |
-| `source` | all of that as text, as it is kept with a stack |
-| `text` | templates and environments as Heat reads them: `language.text` with YAML 1.1 |
-| `template` | sections, version, declarations of parameters and groups |
+| `source` | a template, its environments and files as text, as it is kept with a stack |
+| `reader` | that from disk, and in the form in which Heat's API exchanges it |
+| `template` | sections, version, parameter groups and capabilities |
 | `versions`, `functions/` | the sections, keys and functions of each version of HOT |
-| `environment`, `registry` | environments, merged; what each type stands for |
-| `capabilities`, `capability_choice` | what templates are capable of; the template of a list that fits |
-| `capability_search` | templates in folders, by what they are capable of |
+| `environment` | environments, merged; the types and templates that types stand for |
+| `capabilities` | the template of a list that fits, and templates in folders by their capabilities |
 | `parameters` | declarations and values |
-| `expressions` | trees with functions: examined, and resolved as far as possible |
-| `conditions`, `values` | conditions; functions that cannot be resolved yet |
-| `compiler` | template and values → `stack.definition` |
-| `loader` | source → the definition of a stack, and of its child stacks while it runs |
-| `exchange` | source ⇄ the values in which Heat's API exchanges stacks |
-| `checker` | all mistakes and warnings of a template |
+| `expressions` | trees with functions and conditions: examined, and resolved as far as possible |
+| `compiler` | template and values → the definition of a stack |
+| `loader` | source → definition, also of child stacks; all mistakes and warnings of a template |
+| `json_schema` | the language as a JSON Schema, for editors |
 
 Nothing here knows the types of resources. Names, messages and rules are Heat's where Heat has them; where Heat answers
 with a Python exception, there is a sentence here.

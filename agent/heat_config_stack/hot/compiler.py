@@ -22,11 +22,24 @@ from heat_config_stack.definition import (
     circle,
     limits,
 )
-from heat_config_stack.hot.conditions import Conditions
-from heat_config_stack.hot.expressions import Scope, decide, fold, parse, parse_condition
+from heat_config_stack.hot.expressions import (
+    NOTHING,
+    Call,
+    Conditions,
+    Facade,
+    Failing,
+    Reference,
+    Scope,
+    Unknown,
+    decide,
+    fold,
+    is_settled,
+    open_values,
+    parse,
+    parse_condition,
+)
 from heat_config_stack.hot.parameters import PSEUDO, Default, values, visible
 from heat_config_stack.hot.template import Template
-from heat_config_stack.hot.values import NOTHING, Call, Facade, Failing, Reference, Unknown, is_settled, open_values
 
 SECTIONS = ("metadata", "depends_on", "deletion_policy", "update_policy")
 """The sections of a resource whose presence alone makes a difference to an update."""
@@ -69,37 +82,52 @@ class Circumstances:
     """True if the stack is created as it is, so that no more default values come from environments."""
 
 
-def definition(template: Template, of: Circumstances) -> tuple[Definition, list[Mistake]]:
+def definition(template: Template, circumstances: Circumstances) -> tuple[Definition, list[Mistake]]:
     """Return the definition of a stack and all mistakes, without secrets. With mistakes, the definition is unusable."""
     report = template.report()
     report.mistakes += template.mistakes
     report.warnings += [warning for warning in template.warnings if warning not in report.warnings]
-    checked = of.known or not of.is_child  # the values of a child are not final before it is created
-    of_child = Default.REPLACED if of.is_final else Default.WARNED
-    default = of_child if of.is_child else Default.CHECKED
+    checked = (
+        circumstances.known or not circumstances.is_child
+    )  # the values of a child are not final before it is created
+    of_child = Default.REPLACED if circumstances.is_final else Default.WARNED
+    default = of_child if circumstances.is_child else Default.CHECKED
     parameters = values(
-        template.schemas, of.given, of.defaults, report, of.places, known=of.known, checked=checked, default=default
+        template.schemas,
+        circumstances.given,
+        circumstances.defaults,
+        report,
+        circumstances.places,
+        known=circumstances.known,
+        checked=checked,
+        default=default,
     )
-    scope = Scope(template.version, visible(parameters, of.identity), of.content, report, is_child=of.is_child)
+    scope = Scope(
+        template.version,
+        visible(parameters, circumstances.identity),
+        circumstances.content,
+        report,
+        is_child=circumstances.is_child,
+    )
     _forgive(template, scope)
     scope.conditions = _conditions(template, scope)
-    resources = _Resources(template, scope, of).made()
+    resources = _Resources(template, scope, circumstances).made()
     outputs = _outputs(template, scope)
-    made = Definition(
-        of.identity,
+    result = Definition(
+        circumstances.identity,
         template.description,
         parameters,
         template.groups,
         resources,
         outputs,
-        of.environment,
-        of.source,
+        circumstances.environment,
+        circumstances.source,
         tuple(report.warnings),
         template.text.place,
     )
-    conceal = made.conceal
-    made = replace(made, warnings=tuple(warning.concealed(conceal.text) for warning in made.warnings))
-    return made, [mistake.concealed(conceal.text) for mistake in report.mistakes]
+    conceal = result.conceal
+    result = replace(result, warnings=tuple(warning.concealed(conceal.text) for warning in result.warnings))
+    return result, [mistake.concealed(conceal.text) for mistake in report.mistakes]
 
 
 def _forgive(template: Template, scope: Scope) -> None:
@@ -251,7 +279,7 @@ class _Resources:
         )
 
     def _check(self, tree: Tree, path: Path) -> None:
-        """Diagnostics the functions of a property that fail."""
+        """Report the functions of a property that fail."""
         for each in open_values(tree):
             if isinstance(each, Failing) and not each.reported:
                 code = "" if each.path[-1] in _NAMING else OF_VALUE
@@ -269,7 +297,7 @@ class _Resources:
         return _hint(failing, self._scope, self._template)
 
     def _check_type(self, resource: ResourceDefinition) -> None:
-        """Diagnostics a type that is mapped to itself, or to a template that does not exist.
+        """Report a type that is mapped to itself, or to a template that does not exist.
 
         The stack checks whether the type exists.
         """

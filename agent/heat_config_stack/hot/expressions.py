@@ -1,14 +1,15 @@
-"""Functions in the values of a template: parsed, and resolved as far as possible.
+"""Functions in the values of a template: parsed, and resolved as far as possible; conditions, and which of them hold.
 
 Both steps are Heat's. First the value is parsed: a map whose only key is the name of a function is a call of it,
 and its arguments must have the right form. Then every function that depends on no resource is computed. In a property,
-a failure of the second step is a mistake, and in an output a warning.
+a failure of the second step is a mistake, and in an output a warning. A condition is evaluated when it is first needed,
+and only once.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from heat_config_agent.diagnostics.diagnostics import Diagnostics
@@ -16,24 +17,240 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import TimeOver, blame
 from heat_config_agent.model.positions import Json, Path
 from heat_config_hooks.words import CERTAIN
-from heat_config_stack.definition import Later, Tree, Unresolved, limits, requires
+from heat_config_stack.definition import Later, Look, Need, Tree, Unresolved, limits, requires, resolve, select
 from heat_config_stack.hot import versions
-from heat_config_stack.hot.conditions import Conditions, Undecided, Wanting
 from heat_config_stack.hot.functions.base import Function, Wrong, is_function
-from heat_config_stack.hot.values import (
-    NOTHING,
-    UNKNOWN,
-    Attribute,
-    Call,
-    Chosen,
-    Facade,
-    Failing,
-    Reference,
-    Unknown,
-    is_settled,
-    open_values,
-)
 from heat_config_stack.hot.versions import Version
+
+NOTHING = object()
+"""The value of an `if` without an else: the entry or item with it is left out."""
+
+
+class Call(Later):
+    """A function with its arguments."""
+
+    __slots__ = ("args", "compute", "name", "path")
+
+    def __init__(self, name: str, args: Tree, path: Path, compute: Callable[[Json], Tree]) -> None:
+        self.name, self.args, self.path, self.compute = name, args, path, compute
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return tuple(requires(self.args))
+
+    def resolve(self, look: Look) -> Json:
+        return resolve(self.compute(resolve(self.args, look)), look)
+
+
+class Chosen(Later):
+    """The chosen branch of an `if`. Other functions treat it as a function."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Tree) -> None:
+        self.value = value
+
+
+class Failing(Later):
+    """A function that surely fails."""
+
+    __slots__ = ("fatal", "path", "problem", "reported")
+
+    def __init__(self, problem: str, path: Path, *, reported: bool = False, fatal: bool = False) -> None:
+        """Take the reason; `reported` if it is a mistake already, `fatal` if it is a mistake in outputs too."""
+        self.problem, self.path, self.reported, self.fatal = problem, path, reported, fatal
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return ()
+
+    def resolve(self, _look: Look) -> Json:
+        raise Unresolved(self.problem)
+
+
+class Unknown(Later):
+    """A value that depends on a parameter without a value."""
+
+    __slots__ = ("needs",)
+
+    def __init__(self, needs: tuple[Need, ...] = ()) -> None:
+        """Take the resources that it depends on besides."""
+        self.needs = needs
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return (Need(""), *self.needs)  # no resource makes it known
+
+    def resolve(self, _look: Look) -> Json:
+        return None
+
+
+UNKNOWN = Unknown()
+
+
+class Reference(Later):
+    """get_resource."""
+
+    __slots__ = ("path", "resource")
+
+    def __init__(self, resource: str, path: Path) -> None:
+        self.resource, self.path = resource, path
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return (Need(self.resource, None, self.path),)
+
+    def resolve(self, look: Look) -> Json:
+        return look.reference(self.resource)
+
+
+class Attribute(Later):
+    """get_attr. An empty `attribute` means all of them; with `inner`, the resource itself resolves the path."""
+
+    __slots__ = ("attribute", "inner", "keys", "path", "resource")
+
+    def __init__(self, resource: str, attribute: str, keys: list[Tree], path: Path, *, inner: bool) -> None:
+        self.resource, self.attribute, self.keys, self.path, self.inner = resource, attribute, keys, path, inner
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        if not self.keys:
+            return (Need(self.resource, self.attribute, self.path),)
+        known = self.inner and all(isinstance(each, str | int) for each in self.keys)
+        keys = tuple(self.keys) if known else ()
+        return (Need(self.resource, self.attribute, self.path, keys), *requires(self.keys))
+
+    def resolve(self, look: Look) -> Json:
+        if not self.attribute:
+            return look.attributes(self.resource)
+        keys = resolve(self.keys, look)
+        if self.inner:
+            if any(isinstance(key, list | dict) for key in keys):
+                raise Unresolved("the path of get_attr is one of keys and indexes, not of lists and maps")
+            return look.attribute(self.resource, self.attribute, keys)
+        return select(look.attribute(self.resource, self.attribute, ()), keys)
+
+
+class Facade(Later):
+    """resource_facade."""
+
+    __slots__ = ("what",)
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    @property
+    def requires(self) -> tuple[Need, ...]:
+        return ()
+
+    def resolve(self, look: Look) -> Json:
+        return look.facade(self.what)
+
+
+def open_values(tree: Tree) -> Iterator[Later]:
+    """Yield every `Later` in a tree, also those in arguments of functions."""
+    if isinstance(tree, Later):
+        yield tree
+        if isinstance(tree, Call):
+            yield from open_values(tree.args)
+        elif isinstance(tree, Attribute):
+            yield from open_values(tree.keys)
+    elif isinstance(tree, dict):
+        for value in tree.values():
+            yield from open_values(value)
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from open_values(value)
+
+
+def is_settled(tree: Tree) -> bool:
+    """Return whether a tree is plain JSON."""
+    return next(open_values(tree), None) is None
+
+
+class Undecided(Exception):  # noqa: N818  # no error
+    """The condition depends on a parameter whose value is not given yet."""
+
+
+class Wanting(Exception):  # noqa: N818  # it is the condition that is
+    """A condition has a mistake, so it cannot be evaluated."""
+
+    def __init__(self, problem: str, hint: str = "", *, reported: bool = False) -> None:
+        super().__init__(problem)
+        self.hint, self.reported = hint, reported
+
+
+class Conditions:
+    """The conditions of one template, by name."""
+
+    def __init__(self, definitions: Mapping[str, Callable[[], Tree]]) -> None:
+        """Take for each name a function that returns the parsed definition."""
+        self._definitions = definitions
+        self._known: dict[str, bool] = {}
+        self._asked: list[str] = []
+
+    def holds(self, condition: Tree) -> bool:
+        """Return whether a condition holds: a name, a boolean, a function, or null, which holds.
+
+        Raises `Wanting` or `Undecided`.
+        """
+        value = self._data(condition)
+        if isinstance(value, bool) or value is None:
+            return value is not False
+        if not isinstance(value, str) or value not in self._definitions:
+            hint = meant(value, self._definitions) if isinstance(value, str) else ""
+            raise Wanting(
+                f'Invalid condition "{value}"', hint or "it takes a condition's name, true, false or a function"
+            )
+        return self._named(value)
+
+    def _named(self, name: str) -> bool:
+        if name in self._known:
+            return self._known[name]
+        if name in self._asked:
+            way = " → ".join([*self._asked[self._asked.index(name) :], name])
+            raise Wanting(f'Circular definition for condition "{name}"', way)
+        self._asked.append(name)
+        try:
+            value = self._value(self._definitions[name]())
+        finally:
+            self._asked.remove(name)
+        if not isinstance(value, bool):
+            raise Wanting(
+                f'The definition of condition "{name}" is invalid: {value}', "its result must be true or false"
+            )
+        self._known[name] = value
+        return value
+
+    def _value(self, tree: Tree) -> Json:
+        """Return the value of a function, or the tree itself if it is not a function."""
+        if isinstance(tree, Failing):
+            raise Wanting(tree.problem, reported=tree.reported)
+        if not isinstance(tree, Call):
+            return tree
+        if tree.name == "not":
+            return not self.holds(tree.args)
+        if tree.name in {"and", "or"}:
+            # As in Heat, functions are computed before the first condition is asked for, and names after it.
+            held = (self.holds(each) for each in self._data(tree.args))
+            return all(held) if tree.name == "and" else any(held)
+        try:
+            value = tree.compute(self._data(tree.args))
+        except Unresolved as error:
+            raise Wanting(str(error)) from None
+        if value is UNKNOWN:
+            raise Undecided
+        return value
+
+    def _data(self, tree: Tree) -> Json:
+        if isinstance(tree, Later):
+            return self._value(tree)
+        if isinstance(tree, dict):
+            return {key: self._data(each) for key, each in tree.items()}
+        if isinstance(tree, list):
+            return [self._data(each) for each in tree]
+        return tree
+
 
 FACADE = {"metadata": "metadata", "deletion_policy": "deletion_policy", "update_policy": "update_policy"}
 FORMER_FACADE = {"Metadata": "metadata", "DeletionPolicy": "deletion_policy", "UpdatePolicy": "update_policy"}

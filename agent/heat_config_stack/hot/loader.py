@@ -1,23 +1,22 @@
-"""Source → the definition of a stack, and of its child stacks while it runs."""
+"""Source → the definition of a stack and of its child stacks, and all mistakes of a template without a stack."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from heat_config_agent.diagnostics.diagnostics import Diagnostics
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
-from heat_config_agent.masking.redaction import OPEN
+from heat_config_agent.masking.redaction import OPEN, Concealer
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Place
 from heat_config_stack.definition import Definition, Identity, Interface, MappedType, Schema, limits
-from heat_config_stack.hot import capabilities, environment, parameters
-from heat_config_stack.hot.capability_choice import Choice
+from heat_config_stack.hot import environment, parameters, reader
+from heat_config_stack.hot.capabilities import Choice
 from heat_config_stack.hot.compiler import Circumstances, definition
-from heat_config_stack.hot.registry import Circular, Registry, is_template
-from heat_config_stack.hot.source import Source
-from heat_config_stack.hot.template import Template
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.environment import Circular, Registry, is_template
+from heat_config_stack.hot.source import Source, heat_text
+from heat_config_stack.hot.template import Template, capabilities_once
 from heat_config_stack.hot.versions import OTHERS
 
 
@@ -101,7 +100,7 @@ def _examined(
     mistakes = [mistake.concealed(conceal.text) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
     warnings = [
         warning.concealed(conceal.text)
-        for warning in capabilities.once((*merged.warnings, *choice.warnings, *made.warnings))
+        for warning in capabilities_once((*merged.warnings, *choice.warnings, *made.warnings))
     ]
     return made, ordered(mistakes), ordered(warnings)
 
@@ -224,7 +223,7 @@ class _Surroundings:
     ) -> Definition:
         """Return the definition of a child stack. Raises `Invalid`."""
         surroundings = self._with(inner, template.file)
-        made, mistakes = definition(
+        child, mistakes = definition(
             template,
             Circumstances(
                 parameters,
@@ -240,8 +239,8 @@ class _Surroundings:
             ),
         )
         if mistakes:
-            raise Invalid([_of_child(each) for each in ordered(mistakes)], made.conceal)
-        return made
+            raise Invalid([_of_child(each) for each in ordered(mistakes)], child.conceal)
+        return child
 
     def inside(self, resource: str) -> _Surroundings:
         inner = self._registry.inside(resource)
@@ -288,16 +287,16 @@ def check_children(made: Definition, depth: int = 5) -> tuple[list[Mistake], lis
         return [Mistake(f"with its nested templates, {limits.OUT_OF_TIME}")], []
 
 
-def _children_checked(made: Definition, depth: int) -> tuple[list[Mistake], list[Mistake]]:
+def _children_checked(parent: Definition, depth: int) -> tuple[list[Mistake], list[Mistake]]:
     mistakes: list[Mistake] = []
     warnings: list[Mistake] = []
-    for name, resource in made.resources.items():
+    for name, resource in parent.resources.items():
         under = ("resources", f"{name}<{resource.type}>" if is_template(resource.type) else name)
         try:
-            type_ = next(made.environment.candidates(resource.type, name))
+            type_ = next(parent.environment.candidates(resource.type, name))
             if not type_.template:
                 continue
-            child = made.environment.nested(name, type_, Identity(name, ""), {}, known=False)
+            child = parent.environment.nested(name, type_, Identity(name, ""), {}, known=False)
         except Invalid as invalid:  # a mistake without a place is reported for the resource
             mistakes += [mistake.under(*under) for mistake in invalid.mistakes if mistake.place]
             continue
@@ -307,3 +306,39 @@ def _children_checked(made: Definition, depth: int) -> tuple[list[Mistake], list
             mistakes += [mistake.under(*under) for mistake in inner]
             warnings += [mistake.under(*under) for mistake in odd]
     return mistakes, warnings
+
+
+NAME = "stack"
+"""The name of the stack for which the template is checked; it is never created."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The result of a check."""
+
+    source: Source
+    definition: Definition | None
+    """None if the template cannot be read at all."""
+    mistakes: list[Mistake]
+    warnings: list[Mistake]
+
+    @property
+    def conceal(self) -> Concealer:
+        """The concealer that hides secrets in every text about the template."""
+        return self.definition.conceal if self.definition else OPEN
+
+
+def check(template: str, environments: Sequence[str], parameters: Mapping[str, Json]) -> Checked:
+    """Return the result of checking a template with the given values of parameters.
+
+    The properties of types are checked by the stack. Raises `UsageError` if the template or an environment cannot be
+    read.
+    """
+    source, missing = reader.read(template, environments, parameters)
+    made, mistakes, warnings = examine(source, Identity(NAME, ""), known=False)
+    if made is not None:
+        wrong, odd = check_children(made)
+        mistakes, warnings = [*mistakes, *wrong], [*warnings, *odd]
+    places = {each.place for each in missing}  # a missing file is reported once
+    mistakes = [*missing, *(each for each in mistakes if each.place not in places)]
+    return Checked(source, made, ordered(mistakes), ordered(warnings))

@@ -13,8 +13,8 @@ from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_hooks import strict_json
 from heat_config_stack.definition import Constraint, Identity, Parameter, Schema, Tree, constraints, limits
-from heat_config_stack.hot.text import heat_text
-from heat_config_stack.hot.values import UNKNOWN
+from heat_config_stack.hot.expressions import UNKNOWN
+from heat_config_stack.hot.source import heat_text
 from heat_config_stack.hot.versions import Version
 
 TYPES = {
@@ -210,7 +210,7 @@ def _is_well_declared(name: str, schema: Schema, report: Diagnostics, default: D
 
 
 def _report_default(schema: Schema, problem: str, report: Diagnostics, default: Default) -> None:
-    """Diagnostics a default that its own parameter cannot have."""
+    """Report a default that its own parameter cannot have."""
     path, said = ("parameters", schema.name, "default"), f"Parameter '{schema.name}' is invalid: {problem}"
     if default is Default.WARNED:
         report.warn(said, path, f"unless parameter_defaults give {schema.name} a value")

@@ -1,20 +1,95 @@
-"""A template: its text, version and sections, checked as far as possible without values."""
+"""A template: its text, version and sections, checked as far as possible without values.
+
+Templates declare capabilities, and environments require them. Heat has a specification of this, but no implementation:
+
+    capabilities:                          # in a template
+      deployment: puppet
+      resource_type: [My::Web, My::Database]
+
+    requires: {deployment: puppet}         # in an environment
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 
 from heat_config_agent.diagnostics.diagnostics import Diagnostics
 from heat_config_agent.diagnostics.mistakes import Invalid
+from heat_config_agent.diagnostics.text import Text
 from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.masking.redaction import OPEN
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json, Path, Place
 from heat_config_stack.definition import ParameterGroup, Schema
-from heat_config_stack.hot import capabilities, versions
+from heat_config_stack.hot import versions
 from heat_config_stack.hot.parameters import PSEUDO, schemas
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot.source import heat_text
 from heat_config_stack.hot.versions import Version
+
+Capabilities = Mapping[str, tuple[str, ...]]
+"""Key → its values, as text."""
+
+NOT_HEATS = "Heat refuses this section: it has specified capabilities, and does not have them"
+CAPABILITIES = "capabilities"
+"""The code of that warning, which `validate --strict` lets pass: a template with capabilities cannot avoid it."""
+
+
+def read_capabilities(section: Json, report: Diagnostics, path: Path, kind: str) -> dict[str, tuple[str, ...]]:
+    """Return the section `capabilities` or `requires` without the entries that have mistakes.
+
+    `kind` is the stage of the mistakes.
+    """
+    if section is None:
+        return {}
+    if not isinstance(section, dict):
+        report.wrong(f'"{path[-1]}" is a map of keys and values, such as deployment: puppet', path, kind=kind)
+        return {}
+    capabilities = {}
+    for key, said in section.items():
+        values = said if isinstance(said, list) else [said]
+        wrong = [index for index, each in enumerate(values) if not isinstance(each, str | bool | int | float)]
+        for index in wrong:
+            at = (*path, key, index) if isinstance(said, list) else (*path, key)
+            report.wrong(f"a capability is text, a number or a boolean, not {json.dumps(values[index])}", at, kind=kind)
+        if not values:
+            report.wrong(f"{key} has no value", (*path, key), "remove it", kind=kind)
+        elif not wrong:
+            capabilities[key] = tuple(dict.fromkeys(map(_as_text, values)))
+    return capabilities
+
+
+def _as_text(value: Json) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def capabilities_of(template: Text, report: Diagnostics) -> dict[str, tuple[str, ...]]:
+    """Return the capabilities of a template."""
+    return read_capabilities(template.value.get("capabilities"), report, ("capabilities",), "template")
+
+
+def capabilities_once(warnings: Iterable[Mistake]) -> list[Mistake]:
+    """Return warnings; those about capabilities appear once for all environments, and once for all templates."""
+    kept: list[Mistake] = []
+    sections: set[object] = set()
+    for warning in warnings:
+        section = warning.path[-1] if warning.path else ""
+        if warning.code != CAPABILITIES or section not in sections:
+            kept.append(warning)
+        if warning.code == CAPABILITIES:
+            sections.add(section)
+    return kept
+
+
+def fits(capabilities: Capabilities, requires: Capabilities) -> bool:
+    """Return whether the capabilities have every required value."""
+    return all(set(values) <= set(capabilities.get(key, ())) for key, values in requires.items())
+
+
+def written_capabilities(capabilities: Capabilities) -> str:
+    """Return capabilities as text for a command line: `key=value, key=value`."""
+    return ", ".join(f"{key}={value}" for key, values in capabilities.items() for value in values)
+
 
 _KEY = "heat_template_version"
 
@@ -45,7 +120,7 @@ class Template:
         report = self.report()
         self._check_sections(report)
         self.schemas: dict[str, Schema] = schemas(self.section("parameters"), self.version, report)
-        self.capabilities = capabilities.of(self.text, report)
+        self.capabilities = capabilities_of(self.text, report)
         self.groups = tuple(self._groups(report))
         self.mistakes, self.warnings = report.mistakes, report.warnings
 
@@ -100,7 +175,7 @@ class Template:
                     hint = "conditions exist from 2016-10-14 on"
                 report.wrong(f"The template section is invalid: {name}", (name,), hint, kind="template")
         if "capabilities" in self.sections:
-            report.warn(capabilities.NOT_HEATS, ("capabilities",), code=capabilities.CODE)
+            report.warn(NOT_HEATS, ("capabilities",), code=CAPABILITIES)
         for name, kind in (("parameters", "parameters"), ("resources", "template"), ("outputs", "validate")):
             section = self.sections.get(name)
             if section and not isinstance(section, dict):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from heat_config_agent.model.deployment import HOT_KEYS
-from heat_config_stack.hot.functions import conditions, data, former, texts, yaql
+from heat_config_stack.hot.functions import data, former, texts, yaql
 from heat_config_stack.hot.functions.base import Function
 
 ALIASES = {
@@ -75,7 +75,7 @@ _FIRST = Version(
     sections=frozenset(
         {
             *("heat_template_version", "description", "parameter_groups", "parameters", "resources", "outputs"),
-            "capabilities",  # no version of Heat's has them; see `hot.capabilities`
+            "capabilities",  # no version of Heat's has them; see `hot.template`
         }
     ),
     resource_keys=frozenset(
@@ -116,10 +116,10 @@ def _versions() -> dict[str, Version]:
         lower_case_policies=True,
         condition_functions={
             "get_param": None,
-            "equals": conditions.EQUALS,
-            "and": conditions.AND,
-            "or": conditions.OR,
-            "not": conditions.NOT,
+            "equals": data.EQUALS,
+            "and": data.AND,
+            "or": data.OR,
+            "not": data.NOT,
         },
     )
     add("2017-02-24", filter=data.FILTER, str_replace_strict=texts.REPLACE_STRICT)

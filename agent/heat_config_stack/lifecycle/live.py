@@ -302,14 +302,14 @@ class Stack:
         return other
 
     def happened(
-        self, path: Sequence[str], action: str, status: str, reason: str = "", *, of: ResourceRecord | None = None
+        self, path: Sequence[str], action: str, status: str, reason: str = "", *, record: ResourceRecord | None = None
     ) -> None:
         """Record and report an event of a resource, or of the stack itself if the path is empty.
 
         Secrets are removed from the reason here, because every report to people passes this point.
         `of` is the record of the resource: an event of one that another has replaced is marked `"replaced"`.
         """
-        current = self.resources.get(of.name) if of is not None else None
+        current = self.resources.get(record.name) if record is not None else None
         event = {
             "time": time.time(),
             "since_boot": processes.since_boot(),
@@ -317,7 +317,7 @@ class Stack:
             "action": action,
             "status": status,
             "reason": self.world.conceal.text(reason),
-            **({"replaced": True} if current is not None and current.record is not of else {}),
+            **({"replaced": True} if current is not None and current.record is not record else {}),
         }
         self.world.store.event(event)
         self.world.happened(event)
@@ -345,7 +345,7 @@ class Stack:
         """Report that an update does not have to change a resource, or leaves it out again."""
         record = self.resources[name].record if name in self.resources else None
         if record is not None and record.is_left_out:
-            self.happened([name], record.action, record.status, record.reason, of=record)
+            self.happened([name], record.action, record.status, record.reason, record=record)
         else:
             self.world.left_unchanged("/".join((*self.path, name)))
 

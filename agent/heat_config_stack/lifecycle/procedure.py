@@ -42,7 +42,7 @@ node that meets the filter."""
 
 
 class Refused(AgentError):  # noqa: N818  # it is the procedure that is
-    """A procedure is not begun, because a precondition does not hold."""
+    """A precondition of a procedure does not hold, so the procedure is not begun."""
 
 
 def key(stack: Stack, name: str) -> str:

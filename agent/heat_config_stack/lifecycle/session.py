@@ -650,7 +650,7 @@ def _signal(resource: Resource, details: Json) -> None:
 
 
 def _resource(root: Stack, saved: Stack, name: str) -> Resource:
-    """Return a resource of a snapshot: the current one of that name and type, or one that is only looked at."""
+    """Return the current resource with the name and type of one in a snapshot, else the resource of the snapshot."""
     try:
         defined = saved.as_defined(name)
     except Invalid as error:

@@ -236,7 +236,7 @@ class _Convergence(Traversal):
         """The ids of the resources of the definition at the start, by name."""
         self._names: dict[str, str] = {}
         self._adopted_failure = False
-        """True if a resource had failed before it was adopted, which is no reason to delete the stack."""
+        """True if a resource had failed before it was adopted, which is not a reason to delete the stack."""
         self._pauses: dict[Node, float] = {}
         """The seconds to wait before a step."""
         widened = None if definition is None else self._rolling.widened(definition)
@@ -289,16 +289,16 @@ class _Convergence(Traversal):
         """Order each batch of a rolling update after the one before, with all that it removes."""
         former: list[Node] = []
         for batch in self._rolling.batches:
-            made = [self._current[name] for name in batch.made if name in self._current]
+            members = [self._current[name] for name in batch.made if name in self._current]
             gone = [of for of, each in self._before.items() if each.name in batch.removed]
-            nodes = [*(Node(of, False) for of in made), *(Node(of, True) for of in gone)]
+            nodes = [*(Node(of, False) for of in members), *(Node(of, True) for of in gone)]
             for node in nodes:
                 self.graph.add(node, *former)
                 self._pauses[node] = batch.pause
             first = [Node(of, True) for of in gone if self.stack.resource(self._before[of]).has_run()]
-            for of in made:
+            for of in members:
                 self.graph.add(Node(of, False), *first)
-            stay = [of for of in made if of in self._before and self._before[of].name not in self._rolling.extra]
+            stay = [of for of in members if of in self._before and self._before[of].name not in self._rolling.extra]
             former = [*nodes, *(Node(of, True) for of in stay)] or former
 
     def _plan_removals(self) -> None:

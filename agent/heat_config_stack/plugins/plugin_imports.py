@@ -151,15 +151,15 @@ def _beside(name: str, top: str, missing: ModuleNotFoundError, fromlist: tuple[s
 def _of_resources(name: str, package: str, fromlist: tuple[str, ...]) -> ModuleType:
     """Return a module that has some of Heat's own resources."""
     if stands_for(name):
-        found = module(name)
-        _check(name, found, fromlist)
-        return found
+        module_ = module(name)
+        _check(name, module_, fromlist)
+        return module_
     ours = {each: module(f"{name}.{each}") for each in fromlist if stands_for(f"{name}.{each}")}
     rest = tuple(each for each in fromlist if each not in ours)
     if not rest:
         return _with(name, ours)
-    found = _copied(name, package.partition(".")[0], rest)
-    return _with(name, {**{each: getattr(found, each) for each in rest}, **ours}) if ours else found
+    module_ = _copied(name, package.partition(".")[0], rest)
+    return _with(name, {**{each: getattr(module_, each) for each in rest}, **ours}) if ours else module_
 
 
 def _with(name: str, members: Mapping[str, Any]) -> ModuleType:
@@ -178,15 +178,15 @@ def _copied(name: str, root: str, fromlist: tuple[str, ...]) -> ModuleType:
     for package_, path in itertools.product((root, installed_heat()), (inner, f".openstack{inner}")):
         candidate = f"{package_}{path}"
         try:
-            found = builtins.__import__(candidate, None, None, fromlist, 0) if package_ else None
+            module_ = builtins.__import__(candidate, None, None, fromlist, 0) if package_ else None
         except ModuleNotFoundError as error:
             if not error.name or not f"{candidate}.".startswith(f"{error.name}."):
                 raise
             continue
-        lacking = [each for each in fromlist if not hasattr(found, each)]
-        if found is not None and not lacking:
-            return found
-        missing = f"{name}.{lacking[0]}" if found is not None else missing
+        lacking = [each for each in fromlist if not hasattr(module_, each)]
+        if module_ is not None and not lacking:
+            return module_
+        missing = f"{name}.{lacking[0]}" if module_ is not None else missing
     raise ModuleNotFoundError(f"No module named {missing!r}", name=missing)
 
 

@@ -40,10 +40,10 @@ def written(kind: str, key: str, values: Json) -> bytes:
 
 
 def read(content: bytes, only: str = "") -> Iterator[Line | Damage | None]:
-    """Yield the record of each whole line, or the damage.
+    """Yield one item for each whole line: a record, the damage, or None.
 
-    In the place of the first line for a record is the last one, and in the place of later ones None: so each record is
-    read once. With `only`, None is in the place of records of other kinds as well.
+    Where a record has several lines, only its last line is parsed: it is yielded at the place of the first line, and
+    None at the places of the others. With `only`, None is yielded for records of other kinds as well.
     The first version wrote lines without checksums: where a file begins with such lines, they are read as they are.
     """
     lines = content[: record_file.whole(content)].split(b"\n")[:-1]

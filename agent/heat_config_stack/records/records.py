@@ -75,7 +75,7 @@ class StackRecord:
     undone: Json = None
     """The failure that began a rollback, until the next create or update: its `reason`, and the `runs` that failed."""
     adopted: Json = None
-    """Of a stack that is adopted, the state of each resource by its name, as Heat's API writes it."""
+    """The state of each resource of an adopted stack, by its name, as Heat's API writes it."""
     restores: str = ""
     """For the root, the id of the snapshot that it restores or restored last."""
     created: float = field(default_factory=time.time)

@@ -149,8 +149,8 @@ class Store(Memory):
     ) -> None:
         """Read the records, if there are any; lock the folder to write to it. Raises AgentError.
 
-        `warn` receives sentences about damage, and about changes of the file by other programs. With `only`, those of
-        one kind are read.
+        `warn` receives sentences about damage, and about changes of the file by other programs. With `only`, records of
+        that kind are read and no others.
         """
         super().__init__()
         self.folder = folder

@@ -133,7 +133,7 @@ def _refuse_failed(resource: Resource, action: str) -> None:
     if resource.status != FAILED:
         problem = "it is suspended"
     error = _failure(resource, exception.Error(problem))
-    resource.stack.happened([resource.name], action, FAILED, str(error), of=resource.record)
+    resource.stack.happened([resource.name], action, FAILED, str(error), record=resource.record)
     raise error
 
 
@@ -394,7 +394,7 @@ def _set(resource: Resource, action: str, status: str, reason: str = "") -> None
     record.action, record.status, record.updated = action, status, time.time()
     record.reason = resource.stack.conceal.text(reason)
     resource.stack.keep(record)
-    resource.stack.happened([resource.name], action, status, reason, of=record)
+    resource.stack.happened([resource.name], action, status, reason, record=record)
 
 
 def _forget(resource: Resource) -> None:

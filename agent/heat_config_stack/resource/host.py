@@ -67,7 +67,7 @@ class Host(Protocol):
         """Write all records to disk."""
 
     def happened(
-        self, path: Sequence[str], action: str, status: str, reason: str = "", *, of: ResourceRecord | None = None
+        self, path: Sequence[str], action: str, status: str, reason: str = "", *, record: ResourceRecord | None = None
     ) -> None:
         """Record an event of a resource."""
 

@@ -165,19 +165,19 @@ class Group(StackResource):
 
     def batches(self, child: Stack, rules: rolling.Policy) -> list[rolling.Batch]:
         """Return the batches in which the members are created or updated."""
-        wanted = [each.name for each in self.members(self.properties)]
+        names = [each.name for each in self.members(self.properties)]
         there = self._records(child)
         members = [name for name, each in there.items() if each.status != FAILED]
 
         def priority(name: str) -> int:
             """Return a number for each member: the one with the least is removed first, and after those updated."""
-            return len(wanted) - wanted.index(name) if name in wanted else 0
+            return len(names) - names.index(name) if name in names else 0
 
         def in_order(now: Sequence[str], after: int) -> list[str]:
-            extra = set(self.names(after)) - set(wanted)
+            extra = set(self.names(after)) - set(names)
             return sorted(now, key=lambda name: after if name in extra else priority(name))
 
-        numbers = rolling.sizes(len(wanted), len(there), rules)
+        numbers = rolling.sizes(len(names), len(there), rules)
         current = self._up_to_date(there)
         return rolling.plan(members, current, numbers, rules.pause, in_order=in_order, names=self.names)[0]
 

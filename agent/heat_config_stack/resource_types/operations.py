@@ -104,15 +104,15 @@ class Operation(SoftwareDeployment):
 
     def _steps(self, action: str) -> list[tuple[str, Mapping[str, Json], Mapping[str, Json]]]:
         """Return the name, the config and the inputs of each operation that runs for an action, in order."""
-        of = self.properties
-        makes, undoes = MAKES[of["kind"]]
-        forward = (of["operation"], of["config"] or {}, of["input_values"] or {})
-        back = (of["inverse"], of["inverse_config"] or {}, of["inverse_values"] or {})
+        properties = self.properties
+        makes, undoes = MAKES[properties["kind"]]
+        forward = (properties["operation"], properties["config"] or {}, properties["input_values"] or {})
+        back = (properties["inverse"], properties["inverse_config"] or {}, properties["inverse_values"] or {})
         wanted = [back] if action in undoes else [forward] if action in makes else []
-        if action == "UPDATE" and of["kind"] == "start":
+        if action == "UPDATE" and properties["kind"] == "start":
             wanted = [back, forward]
         if action == "DELETE" and forward[1].get("container"):  # the tool removes the container that it has made
-            wanted = [back, (of["inverse"] or "delete", forward[1], back[2])]
+            wanted = [back, (properties["inverse"] or "delete", forward[1], back[2])]
         return [step for step in wanted if step[1]]
 
     def _derived(self, action: str, source: ConfigRecord | None) -> ConfigRecord:

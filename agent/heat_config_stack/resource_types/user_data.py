@@ -30,12 +30,12 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class UserData:
-    """What is in the user data of a server."""
+    """The parts of the user data of a server."""
 
     scripts: tuple[str, ...] = ()
     """The scripts, in their order."""
     others: tuple[str, ...] = ()
-    """What the other parts are, each once: `cloud-config`."""
+    """The kinds of the other parts, each once: `cloud-config`."""
 
     @property
     def config(self) -> str:

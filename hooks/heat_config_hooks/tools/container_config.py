@@ -150,7 +150,7 @@ def _texts(value: object, path: str) -> tuple[str, ...]:
 
 
 def _pairs(value: object, path: str) -> tuple[str, ...]:
-    """Return texts of the form `KEY:VALUE` from a list of such texts or from a map."""
+    """Return a list of texts `KEY:VALUE`, given as such a list or as a map."""
     if not isinstance(value, Mapping):
         return _texts(value, path)
     pairs = {_text(key, path): item for key, item in value.items()}

@@ -161,7 +161,7 @@ def _changed(units: Mapping[str, str], gone: Collection[str], folder: Path, pend
 
 
 def _tried(units: Mapping[str, str], folder: Path, place: protocol.Workplace) -> dict[str, str] | None:
-    """Return the service that the generator makes of each file; None if it does not make one of every file."""
+    """Try the generator: return the name of the service for each file, or None if a file gets no service."""
     if not units:
         return {}
     copies = place.run / "units"

@@ -187,7 +187,7 @@ def _variables(tasks: Sequence[_Task]) -> Reply:
 
 @dataclass(frozen=True)
 class _Task:
-    """A step, and what is needed to process it."""
+    """A step with its request, its folder, its file and its tool."""
 
     request: protocol.Request
     """The request with the inputs of the step."""

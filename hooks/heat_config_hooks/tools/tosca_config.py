@@ -284,7 +284,7 @@ def _is_utf8(text: str) -> bool:
 
 
 def shown(value: object) -> str:
-    """Return a name for a message: in one line, and shortened."""
+    """Return a name as a message shows it, in one line and shortened."""
     import json  # noqa: PLC0415
     import reprlib  # noqa: PLC0415  # needed for mistakes only
 

@@ -120,8 +120,8 @@ def test_a_figure_that_one_of_them_does_not_show_is_left_open() -> None:
     assert rows(section)[2:] == [["**heat-config-agent**", ""], ["os-collect-config and heat-agents", "1 s"]]
 
 
-def test_many_figures_are_rows() -> None:
-    """Whichever is narrower: a row for each that is compared, or for each figure."""
+def test_table_takes_the_narrower_direction() -> None:
+    """A row is a compared program or a figure, whichever makes the table narrower."""
     words = ("answers in time per second", "requests without an answer in time", "99 % had an answer after")
     figures = tuple(Figure(str(number), word, "s") for number, word in enumerate(words))
     values = {

@@ -174,7 +174,7 @@ def test_a_durable_file_is_on_disk_before_it_has_its_name(tmp_path: Path, monkey
     assert (path.read_bytes(), mode(path), list(tmp_path.iterdir())) == (b"new", 0o600, [path])
 
 
-def test_a_disk_that_cannot_keep_a_file_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_that_cannot_be_kept_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The old file stays, without parts of the new one and without open descriptors."""
     path = tmp_path / "a"
     files.replace(path, b"old")
@@ -248,7 +248,7 @@ def test_a_folder_is_made_with_its_parents(tmp_path: Path) -> None:
     assert [mode(tmp_path / each) for each in ("a", "a/b", "a/b/c")] == [0o755, 0o700, 0o700]
 
 
-def test_a_file_in_the_way_of_a_folder_is_said(tmp_path: Path) -> None:
+def test_file_in_the_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     """The file is not removed."""
     (tmp_path / "a").touch()
     for path in (tmp_path / "a", tmp_path / "a" / "b"):

@@ -171,8 +171,8 @@ def test_a_list_that_is_read_is_not_the_one_that_was_given() -> None:
     assert read("texts", given) is not given
 
 
-def test_a_hook_may_mean_something_of_its_own_by_a_common_name() -> None:
-    """The hook's own option overrides the common one."""
+def test_option_of_a_hook_overrides_a_common_one() -> None:
+    """An option that a hook declares with the name of a common one is the hook's."""
     assert options.read({"timeout": "soon"}, {"timeout": Option(Kind.TEXT, "when")})["timeout"] == "soon"
 
 
@@ -199,7 +199,7 @@ def test_similar_option_is_suggested(name: str, meant: str) -> None:
     assert mistakes({name: 1}) == [f"options.{name}: mine has no such option; did you mean {meant}?"]
 
 
-def test_where_nothing_is_alike_it_is_said_what_there_is() -> None:
+def test_all_names_are_listed_where_none_is_similar() -> None:
     """The message lists the options in alphabetical order."""
     known = (
         "artifacts, choice, count, cpu_quota, deploy_credentials, flag, idempotent, map, memory_max, percent, "
@@ -220,7 +220,7 @@ def test_options_of_another_tool_pass() -> None:
     assert len(mistakes({"tags": 7, "flag": "yes", "tag": 1}, also={"tags", "flag"})) == 2
 
 
-def test_a_long_value_is_not_said_whole() -> None:
+def test_long_value_is_shortened() -> None:
     """The message has its beginning and its end."""
     (sentence,) = mistakes({"flag": "x" * 1_000_000})
     assert len(sentence) < 200

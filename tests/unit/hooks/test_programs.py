@@ -109,8 +109,8 @@ def test_a_program_without_a_variable_is_nobodys_to_name(tmp_path: Path) -> None
     assert programs.find(Program(names=("puppet",), install="…"), {"PATH": str(install(tmp_path, "puppet")), "": "x"})
 
 
-def test_the_variable_may_be_a_command_line(tmp_path: Path) -> None:
-    """The variable is split as a shell does."""
+def test_variable_may_hold_a_command_line(tmp_path: Path) -> None:
+    """The value of the variable is split as a shell splits it."""
     folder = install(tmp_path, "sudo")
     line = "sudo -u 'the puppet' puppet"
     assert found(PATH=folder, HEAT_PUPPET_CMD=line) == (str(folder / "sudo"), "-u", "the puppet", "puppet")

@@ -237,7 +237,7 @@ def test_a_cut_is_never_longer_than_it_may_be(cap: int) -> None:
         assert size(cut(text, cap)) - 2 <= cap
 
 
-def test_a_failure_says_why_before_what_the_tool_said(path: Path) -> None:
+def test_failure_says_why_before_the_words_of_the_tool(path: Path) -> None:
     """The sentence is in front of any output of the tool."""
     path.write_text("its log\n")
     assert fit(failure(5, "It broke.", "out", Capture(path))) == {

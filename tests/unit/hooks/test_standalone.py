@@ -72,7 +72,7 @@ def test_a_hook_is_run_by_its_name(run: Run) -> None:
     }
 
 
-def test_a_link_of_a_tools_name_is_its_hook(run: Run, tmp_path: Path) -> None:
+def test_link_with_the_name_of_a_tool_is_its_hook(run: Run, tmp_path: Path) -> None:
     """Other agents find hooks by such names."""
     (tmp_path / "script").symlink_to(HOOK)
     assert reply(run(deployment("echo hi"), program=tmp_path / "script"))["deploy_stdout"] == "hi\n"
@@ -85,7 +85,7 @@ def test_the_tool_gets_our_environment(run: Run, environment: dict[str, str]) ->
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, 137), (signal.SIGTERM, 143)])
-def test_a_signal_is_said_as_shells_do(run: Run, number: int, code: int) -> None:
+def test_signal_is_reported_as_shells_do(run: Run, number: int, code: int) -> None:
     """The status code is 128 plus the number of the signal."""
     assert reply(run(deployment(f"kill -{number:d} $$"), "script"))["deploy_status_code"] == code
 

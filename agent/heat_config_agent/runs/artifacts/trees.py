@@ -64,12 +64,19 @@ def check(tree: Path) -> None:
 
 
 def check_links(tree: Path, label: str) -> None:
-    """Raise UsageError if a link in a tree leads out of it; `label` is the name of the tree in the message."""
+    """Raise UsageError if a link in a tree leads out of it; `label` is the name of the tree in the message.
+
+    One that leads out and back in, by the name of the tree, leads out as soon as the tree has another name.
+    """
     inside = os.path.realpath(tree)
     for place in _walk(tree):
-        target = os.path.realpath(place) if place.is_symlink() else inside
-        if target != inside and not target.startswith(f"{inside}/"):
-            raise UsageError(f"the link {place.relative_to(tree)} leads out of {label}")
+        if not place.is_symlink():
+            continue
+        name, target = place.relative_to(tree), os.path.realpath(place)
+        written = os.path.normpath(name.parent / place.readlink())
+        is_inside = target == inside or target.startswith(f"{inside}/")
+        if not is_inside or written.startswith("/") or written.partition("/")[0] == "..":
+            raise UsageError(f"the link {name} leads out of {label}")
 
 
 def _walk(tree: Path, without: str = "", depth: int = 1) -> Iterator[Path]:

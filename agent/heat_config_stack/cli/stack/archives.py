@@ -18,8 +18,8 @@ from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
 from heat_config_stack.definition.files import needed
-from heat_config_stack.hot import exchange
-from heat_config_stack.hot.text import heat_text
+from heat_config_stack.hot import reader
+from heat_config_stack.hot.source import heat_text
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import find_snapshot
 from heat_config_stack.records.records import COMPLETE, SnapshotRecord
@@ -88,7 +88,7 @@ def show(options: argparse.Namespace) -> int:
 
 def _exported(source: Json) -> dict[str, Json]:
     """Return the template with its environment and files as in Heat's API; nothing if it is not a HOT template."""
-    return {} if isinstance(source, dict) and source.get("language") == TOSCA else exchange.exported(source)
+    return {} if isinstance(source, dict) and source.get("language") == TOSCA else reader.exported(source)
 
 
 def _masked(root: Stack, value: Any) -> Any:

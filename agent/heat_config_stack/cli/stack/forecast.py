@@ -63,15 +63,15 @@ def servers(definition: Definition, types: Types) -> dict[str, str]:
 
     A server of the template is its name.
     """
-    found: dict[str, str] = {}
+    by_path: dict[str, str] = {}
     for path, resource, _ in _resources(definition, types):
         try:
             server = resource.properties["server"]
         except Exception:  # noqa: BLE001, S112  # a mistake, or a server that is known later
             continue
         if isinstance(server, str) and server:
-            found["/".join(path)] = server
-    return found
+            by_path["/".join(path)] = server
+    return by_path
 
 
 def former_actions(resource: Resource, path: str) -> Iterator[tuple[str, SoftwareDeployment]]:

@@ -367,7 +367,7 @@ def _indented(path: str) -> str:
 def _line(path: str, row: _Row, *, duration: str | None = None, width: int = 0, room: int = _ROOM) -> str:
     """Return the line of a resource, with `room` for its name.
 
-    With a `width`, the name is indented as in a tree, and the line is no wider than that.
+    With a `width`, the name is indented as in a tree, and the line has that width at most.
     """
     name = terminal.squeezed(_indented(path), width - _FIXED) if width else terminal.line(path)
     duration = row.took if duration is None else duration

@@ -63,9 +63,9 @@ def _warned(settings: Settings, definition: Definition) -> None:
     if not found:
         return
     from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # few templates have warnings
-    from heat_config_stack.hot import capabilities  # noqa: PLC0415
+    from heat_config_stack.hot.template import capabilities_once  # noqa: PLC0415
 
-    for each in ordered(advice.once(capabilities.once(found))):
+    for each in ordered(advice.once(capabilities_once(found))):
         terminal.say(mistake_line(each.concealed(definition.conceal.text), "warning", "warn"), error=True)
 
 

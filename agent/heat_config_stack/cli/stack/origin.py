@@ -80,16 +80,16 @@ def _kept(settings: Settings, name: str) -> dict[str, Any]:
     return value if texts and isinstance(value.get("lines"), list) else {}
 
 
-def _is_same(known: dict[str, Any], origin: dict[str, Any]) -> bool:
+def _is_same(kept: dict[str, Any], origin: dict[str, Any]) -> bool:
     """Return whether two files are one, perhaps moved or rebuilt."""
-    if known["path"] == origin["path"] or known["real"] == origin["real"]:
+    if kept["path"] == origin["path"] or kept["real"] == origin["real"]:
         return True
-    if known["digest"] == origin["digest"]:
+    if kept["digest"] == origin["digest"]:
         return True  # a move, or a copy, which changes nothing
-    if known.get("named") and origin["named"]:
+    if kept.get("named") and origin["named"]:
         return True  # an archive of another version: its service has said its name
-    before, now = set(map(str, known["lines"])), set(origin["lines"])
-    return not os.path.lexists(known["path"]) and bool(before) and len(before & now) >= _ALIKE * len(before)
+    before, now = set(map(str, kept["lines"])), set(origin["lines"])
+    return not os.path.lexists(kept["path"]) and bool(before) and len(before & now) >= _ALIKE * len(before)
 
 
 def _content(path: Path) -> tuple[str, list[str]]:

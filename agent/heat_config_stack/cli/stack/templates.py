@@ -98,12 +98,12 @@ def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identit
 
 def adopted(options: argparse.Namespace, data: Mapping[str, Any], types: Types) -> Definition:
     """Return the definition of a stack that is adopted. Raises as `new`."""
-    from heat_config_stack.hot import exchange  # noqa: PLC0415  # only for stacks that are adopted
+    from heat_config_stack.hot import reader  # noqa: PLC0415  # only for stacks that are adopted
 
     _refuse_unsigned("a stack that is adopted")
     environments, files, missing = reader.read_environments(options.environment)
     environments = (*environments, *named.attributes(options))
-    made = exchange.imported(data, options.adopt_file, environments, files, named.parameters(options))
+    made = reader.imported(data, options.adopt_file, environments, files, named.parameters(options))
     return _defined(made, missing, Identity(options.name, new_id()), types)
 
 

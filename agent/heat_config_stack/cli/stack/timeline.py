@@ -88,16 +88,16 @@ def earlier(settings: Settings, session: Session) -> dict[str, Earlier]:
     entries = journal.read(listing.folder(settings.state, root.name)).values()
     # By the action too: of the same name may be one that was replaced and deleted.
     past = {(each.path, each.action): each.end - each.work for each in spans(root, entries)}
-    found = {path: Earlier("working", action, seconds) for path, (action, seconds) in _unfinished(root).items()}
+    work = {path: Earlier("working", action, seconds) for path, (action, seconds) in _unfinished(root).items()}
     for name, each in ((name, each.record) for name, each in root.resources.items()):
         if each.status != COMPLETE or each.revision != root.record.revision:
             continue
         if each.action == root.record.action or (each.passed == root.record.attempt and each.action != INIT):
             if each.updated < root.record.updated:
-                found[name] = Earlier("unchanged")
+                work[name] = Earlier("unchanged")
                 continue
-            found[name] = Earlier("ok", each.action, past.get((name, each.action)))
-    return found
+            work[name] = Earlier("ok", each.action, past.get((name, each.action)))
+    return work
 
 
 def _unfinished(root: Stack) -> dict[str, tuple[str, float]]:

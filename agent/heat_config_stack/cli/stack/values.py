@@ -40,7 +40,7 @@ def brief(record: StackRecord) -> dict[str, Json]:
 
 
 def damaged(name: str) -> dict[str, Json]:
-    """Return a stack that cannot be read as `list` shows it."""
+    """Return the row of `list` for a stack whose record cannot be read."""
     return {"id": None, "stack_name": name, "stack_status": "DAMAGED", "creation_time": None, "updated_time": None}
 
 

@@ -280,7 +280,7 @@ class Resource(resource.Resource):
 
     def _add_event(self, action: str, status: str, reason: str) -> None:
         """Record an event."""
-        self.stack.happened([self.name], action, status, reason, of=self.record)
+        self.stack.happened([self.name], action, status, reason, record=self.record)
 
     def clear_stored_attributes(self) -> None:
         """Do nothing: no attribute is stored."""

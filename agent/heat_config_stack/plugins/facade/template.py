@@ -34,7 +34,7 @@ class ResourceDefinition(Snippet):
         condition: str | bool | None = None,
     ) -> None:
         """Take the parts of the definition."""
-        made = definition.ResourceDefinition(
+        inner = definition.ResourceDefinition(
             name=name or "",
             type=resource_type,
             properties=dict(properties or {}),
@@ -46,7 +46,7 @@ class ResourceDefinition(Snippet):
             description=description or "",
             condition=condition,
         )
-        super().__init__(made, copy.deepcopy)
+        super().__init__(inner, copy.deepcopy)
 
     def freeze(self, **changes: Any) -> Snippet:
         """Return the definition with some parts replaced, under the names that plug-ins use."""
@@ -55,18 +55,18 @@ class ResourceDefinition(Snippet):
 
     def render_hot(self) -> dict[str, Any]:
         """Return the definition as a template has it."""
-        of = self.definition
+        inner = self.definition
         parts = {
-            "properties": of.properties,
-            "metadata": of.metadata,
-            "depends_on": list(of.depends_on),
-            "deletion_policy": "" if of.deletion_policy == "Delete" else of.deletion_policy,
-            "update_policy": of.update_policy,
-            "description": of.description,
-            "external_id": of.external_id,
+            "properties": inner.properties,
+            "metadata": inner.metadata,
+            "depends_on": list(inner.depends_on),
+            "deletion_policy": "" if inner.deletion_policy == "Delete" else inner.deletion_policy,
+            "update_policy": inner.update_policy,
+            "description": inner.description,
+            "external_id": inner.external_id,
         }
         given = {name: copy.deepcopy(value) for name, value in parts.items() if value}
-        return {"type": of.type, **given, **({} if of.condition is None else {"condition": of.condition})}
+        return {"type": inner.type, **given, **({} if inner.condition is None else {"condition": inner.condition})}
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ResourceDefinition):
@@ -224,18 +224,18 @@ class Template(Mapping[str, Any]):
         return json.dumps({VERSION_KEY: VERSION, **self.t}, default=str)
 
 
-def _read(name: str, found: Mapping[str, Any]) -> ResourceDefinition:
+def _read(name: str, content: Mapping[str, Any]) -> ResourceDefinition:
     return ResourceDefinition(
         name,
-        found["type"],
-        found.get("properties"),
-        found.get("metadata"),
-        found.get("depends_on"),
-        found.get("deletion_policy"),
-        found.get("update_policy"),
-        found.get("description"),
-        found.get("external_id"),
-        found.get("condition"),
+        content["type"],
+        content.get("properties"),
+        content.get("metadata"),
+        content.get("depends_on"),
+        content.get("deletion_policy"),
+        content.get("update_policy"),
+        content.get("description"),
+        content.get("external_id"),
+        content.get("condition"),
     )
 
 

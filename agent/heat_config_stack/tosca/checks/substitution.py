@@ -219,8 +219,8 @@ class _SubstitutionCheck:
 
 def check_substitutable(service: Service, documents: Iterable[Document], scope: Scope) -> None:
     """Report an open point if a node has to be substituted, and no imported template can stand in for it."""
-    wanted = [node for node in service.nodes.values() if DIRECTIVES & set(node.directives)]
-    if not wanted:
+    abstract = [node for node in service.nodes.values() if DIRECTIVES & set(node.directives)]
+    if not abstract:
         return
     offered: list[tuple[Type, Document]] = []
     for document in documents:
@@ -228,7 +228,7 @@ def check_substitutable(service: Service, documents: Iterable[Document], scope: 
         type_ = document.find("node_types", mapping["node_type"]) if mapping.get("node_type") else None
         if type_ is not None and document is not service.document:
             offered.append((type_, document))
-    for node in wanted:
+    for node in abstract:
         if node.type is None:
             continue
         fitting = [document.file for type_, document in offered if type_.is_a(node.type)]

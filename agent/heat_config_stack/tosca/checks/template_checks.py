@@ -148,12 +148,12 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
     own: Mapping[str, Any] = content.get("capabilities") or {}
     type_ = node.type
     path = (*node.path, "capabilities")
-    known = type_ is not None and not type_.is_incomplete
+    is_complete = type_ is not None and not type_.is_incomplete
     for name, assigned in own.items():
         here = (*path, name)
         for member in ("properties", "attributes"):
             _check_functions(assigned.get(member) or {}, (*here, member), scope, node, name)
-        if type_ is None or not known:
+        if type_ is None or not is_complete:
             continue
         definition = type_.capabilities.get(name)
         if definition is None:
@@ -172,7 +172,7 @@ def _check_capabilities(node: Node, content: Mapping[str, Json], scope: Scope) -
             attributes = assigned.get("attributes") or {}
             _check_attribute_values(attributes, defined, owner, (*here, "attributes"), scope)
     assigned_anywhere = node.content.get("capabilities") or {}
-    needing = type_.needing if type_ is not None and known else {}
+    needing = type_.needing if type_ is not None and is_complete else {}
     for name, capability in needing.items():
         if name not in assigned_anywhere:
             owner = f"the capability {name} of {node.name}"
@@ -213,31 +213,31 @@ def check_interfaces(
             functions.check(value, (*here, "inputs", key), scope)
         if interface is not None and interface.definition is not None and "inputs" in assigned:
             elsewhere: dict[str, Json] = {}
-            for _, of, _ in operations(assigned, here):
-                elsewhere.update(dict.fromkeys(of.get("inputs") or ()))
+            for _, definition_, _ in operations(assigned, here):
+                elsewhere.update(dict.fromkeys(definition_.get("inputs") or ()))
             _check_inputs(shared, elsewhere, interface.definition.inputs, (*here, "inputs"), scope)
         for key in assigned.keys() & {"type", "derived_from", "version", "description", "metadata"}:
             scope.report.wrong(f"an interface of a template has no keyname {key}", (*here, key), code="key-unknown")
         declared = interface.definition.operations if interface and interface.definition else {}
         is_known = is_declared and template.type is not None
-        for operation, of, where in operations(assigned, here):
+        for operation, definition_, where in operations(assigned, here):
             if is_known and operation not in declared and not _is_incomplete(interface):
                 problem = f"the interface {name} has no operation {operation}"
                 scope.report.wrong(problem, where, scope.report.nearest(operation, declared), code="undeclared")
-            own: Mapping[str, Json] = of.get("inputs") or {}
+            own: Mapping[str, Json] = definition_.get("inputs") or {}
             for key, value in own.items():
                 functions.check(value, (*where, "inputs", key), scope)
-            if "inputs" in of and interface is not None:
+            if "inputs" in definition_ and interface is not None:
                 _check_inputs(own, shared, interface.input_definitions(operation), (*where, "inputs"), scope)
-            implementation = of.get("implementation")
+            implementation = definition_.get("implementation")
             if implementation:
                 check_implementation(
                     implementation, artifacts, (*where, "implementation"), template.document, operation=operation
                 )
                 functions.check(implementation, (*where, "implementation"), scope)
-            functions.check_outputs(of, where, scope)
-        for notification, of in (assigned.get("notifications") or {}).items():
-            functions.check_outputs(of, (*here, "notifications", notification), scope)
+            functions.check_outputs(definition_, where, scope)
+        for notification, definition_ in (assigned.get("notifications") or {}).items():
+            functions.check_outputs(definition_, (*here, "notifications", notification), scope)
 
 
 def _check_variables(template: Template, scope: Scope) -> None:
@@ -311,18 +311,18 @@ def _check_template(template: Template, scope: Scope) -> Scope:
     return inner
 
 
-def _check_members(template: Template, key: str, known: Mapping[str, Template], scope: Scope) -> None:
+def _check_members(template: Template, key: str, templates: Mapping[str, Template], scope: Scope) -> None:
     """Report members that are not there, or of no type that the type allows."""
     allowed = _allowed(template.type, key)
     for index, name in enumerate(template.content.get(key) or ()):
         if name is None:
             continue
         path = (*template.path, key, index)
-        member = known.get(name)
+        member = templates.get(name)
         if member is None:
             noun = "node template" if key == "members" else "node template or group"
             scope.report.wrong(
-                f"there is no {noun} {name}", path, scope.report.nearest(name, known), code="member-unknown"
+                f"there is no {noun} {name}", path, scope.report.nearest(name, templates), code="member-unknown"
             )
         elif allowed and member.type is not None and not any(member.type.may_be(type_) for type_ in allowed):
             names = ", ".join(type_.name for type_ in allowed)

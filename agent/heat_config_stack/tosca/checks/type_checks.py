@@ -123,7 +123,7 @@ class _TypeCheck:
             self.report.wrong(f"{type_.name} is derived of itself", path, code="parent-circle")
 
     def _check_listed(self, key: str, *sections: str) -> None:
-        """Report names in a list that are no types of any of some sections."""
+        """Report names in a list that none of some sections has as a type."""
         for index, name in enumerate(self.type.content.get(key) or ()):
             if name and not any(self.document.find(section, name) for section in sections[1:]):
                 find(self.document, sections[0], name, (*self.type.path, key, index))

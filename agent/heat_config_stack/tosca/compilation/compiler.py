@@ -147,8 +147,8 @@ class Compiler:
     def finish(self) -> dict[str, ResourceDefinition]:
         """Return the resources, after everything that asks for outputs has been evaluated."""
         for name, wanted in self.evaluator.outputs.items():
-            found = self.resources.get(name)
-            if found is not None and self.types[name] == OPERATION:
+            resource = self.resources.get(name)
+            if resource is not None and self.types[name] == OPERATION:
                 asked: dict[str, Tree] = {"outputs": {}}
                 output_types: dict[str, Tree] = {}
                 for operation, names in wanted.items():
@@ -160,7 +160,7 @@ class Compiler:
                     asked["output_types"] = output_types
                 if name in self._for_operations:
                     asked["needed_outputs"] = self._for_operations[name]
-                self.resources[name] = replace(found, properties={**found.properties, **asked})
+                self.resources[name] = replace(resource, properties={**resource.properties, **asked})
         return self.resources
 
     # The line of a node.
@@ -406,7 +406,7 @@ class Compiler:
 
 
 def _kept_as(subject: Subject, interface: str, operation: str) -> str:
-    """Return the name of an operation among those of a node and its relationships."""
+    """Return the name under which the outputs of an operation are kept with its node."""
     name = f"{interface}.{operation}"
     if isinstance(subject, Part):
         return name

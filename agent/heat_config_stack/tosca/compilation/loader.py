@@ -187,7 +187,7 @@ class _Loading:
         for procedure in (*procedures.values(), *actions.values()):
             procedure.outline()
         self._check_given()
-        made = Definition(
+        result = Definition(
             self.identity,
             str(self.document.content.get("description") or self.service.content.get("description") or ""),
             parameters,
@@ -210,10 +210,10 @@ class _Loading:
             ),
         )
         if self.topology.mistakes:
-            raise Invalid(ordered(self.topology.mistakes), made.conceal)
+            raise Invalid(ordered(self.topology.mistakes), result.conceal)
         if self.identity.mistake is not None:
-            raise Invalid([self.identity.mistake], made.conceal)
-        return replace(made, warnings=tuple(warning.concealed(made.conceal.text) for warning in made.warnings))
+            raise Invalid([self.identity.mistake], result.conceal)
+        return replace(result, warnings=tuple(warning.concealed(result.conceal.text) for warning in result.warnings))
 
     def _built(self, inputs: Values) -> Layer:
         try:
@@ -252,20 +252,20 @@ class _Loading:
                     code="input-unknown",
                 )
         parameters = {}
-        for name, of in defined.items():
-            value = _given(inputs.get(name), of)
+        for name, definition in defined.items():
+            value = _given(inputs.get(name), definition)
             is_given = inputs.get(name) is not None
             path = (*self.service.path, "inputs", name)
             if is_given:
-                self._check(value, of, name, path)
+                self._check(value, definition, name, path)
             else:
-                value = of.get("value")
-                value = of.default if value is None else value
-                if value is None and of.required and self.purpose.is_complete:
+                value = definition.get("value")
+                value = definition.default if value is None else value
+                if value is None and definition.required and self.purpose.is_complete:
                     self._wrong(
                         f"the input {name} has no value", path, f"give it: --input {name}=VALUE", code="open-input"
                     )
-            parameters[name] = Parameter(_schema(name, of), value, is_given)
+            parameters[name] = Parameter(_schema(name, definition), value, is_given)
         layer = Layer(Service(self.document), self.topology, {})
         for name, parameter in parameters.items():
             try:
@@ -322,12 +322,12 @@ class _Loading:
             elif isinstance(mapped, list) and len(mapped) == 1:
                 source[mapped[0]] = name
         inputs: dict[str, Tree] = {}
-        for name, of in inner.inputs.items():
+        for name, definition in inner.inputs.items():
             property_ = source.get(name, name)
             value = self.evaluator.property_value(part, property_)
             if value is NOTHING or value is None:
-                value = of.default
-            if value is None and of.required:
+                value = definition.default
+            if value is None and definition.required:
                 problem = f"{inner.document.file}, which stands in for {part.name}, has no value for its input {name}"
                 path = part.template.path
                 self.topology.wrong(
@@ -335,7 +335,7 @@ class _Loading:
                 )
             if is_known(value) and value is not None:
                 report = Report(None, self.document.report.budget)
-                values.check(value, of.schema, (name,), report)
+                values.check(value, definition.schema, (name,), report)
                 for mistake in report.mistakes:
                     self.topology.wrong(
                         f"{part.name}: {mistake.problem}", part.template, part.template.path, code=mistake.code

@@ -41,7 +41,7 @@ class Operation:
     """`primary`, `processor` and `files`; for an image `container`, whose values a run may compute."""
     inputs: dict[str, Tree] = field(default_factory=dict)
     uncompared: dict[str, Tree] = field(default_factory=dict)
-    """Inputs that are no reason to run again: those for every target or source (chapter 13), and states of nodes."""
+    """Inputs whose change runs nothing again: those for every target or source (chapter 13), and states of nodes."""
     files: dict[str, Json] = field(default_factory=dict)
     """Files of artifacts that the inputs name."""
     places: list[dict[str, Json]] = field(default_factory=list)
@@ -218,30 +218,30 @@ class Scripts:
         parts = ["_up" if part == ".." else part for part in relative.split("/")]
         return "/".join(parts)
 
-    def _file(self, of: Operation, item: Json) -> tuple[str, Json, str] | None:
+    def _file(self, operation: Operation, item: Json) -> tuple[str, Json, str] | None:
         """Return the path, the content and the processor of the file that an implementation runs."""
         if item is None:
             return None
-        content, type_, document = self._named(of, item)
+        content, type_, document = self._named(operation, item)
         path = file_path(content, document)
         if path is None:
-            self._missing(of, content["file"], _ELSEWHERE)
+            self._missing(operation, content["file"], _ELSEWHERE)
             return None
         text = self.content(path, document)
         if text is None:
-            self._missing(of, content["file"], _BEGINS)
+            self._missing(operation, content["file"], _BEGINS)
             return None
-        return self.inside(path), text, self._processor(of, (path, document), type_, content)
+        return self.inside(path), text, self._processor(operation, (path, document), type_, content)
 
-    def _dependency(self, of: Operation, item: Json) -> dict[str, Json]:
+    def _dependency(self, operation: Operation, item: Json) -> dict[str, Json]:
         """Return path → content of a file that goes along with a script, or of all files in a folder."""
         if item is None:
             return {}
-        content, _, document = self._named(of, item)
+        content, _, document = self._named(operation, item)
         path = file_path(content, document)
         contents = self._contents_of(path, document) if path is not None else {}
         if not contents:
-            self._missing(of, content["file"], _ELSEWHERE if path is None else _BEGINS)
+            self._missing(operation, content["file"], _ELSEWHERE if path is None else _BEGINS)
         return contents
 
     def _contents_of(self, path: str, document: Document) -> dict[str, Json]:
@@ -252,41 +252,41 @@ class Scripts:
         contents = {self.inside(name): self.content(name, document) for name in document.files.below(path)[:MOST_FILES]}
         return {name: content for name, content in contents.items() if content is not None}
 
-    def _named(self, of: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
+    def _named(self, operation: Operation, item: Json) -> tuple[Mapping[str, Any], Type | None, Document]:
         """Return the artifact that an implementation names, its type, and the document that names its file (13)."""
         artifact: ArtifactDefinition | None = None
         content: Mapping[str, Any] = {"file": item}
         if isinstance(item, str):
-            artifact = getattr(of.subject.template, "artifacts", {}).get(item)
+            artifact = getattr(operation.subject.template, "artifacts", {}).get(item)
         else:
             content = item
         if artifact is None:
-            type_ = of.document.find("artifact_types", content["type"]) if content.get("type") else None
-            return content, type_, of.document
+            type_ = operation.document.find("artifact_types", content["type"]) if content.get("type") else None
+            return content, type_, operation.document
         named = {key: artifact.get(key) for key in ("file", "repository")}
         return named, artifact.type, naming_document(artifact)
 
-    def _container(self, of: Operation) -> dict[str, Tree] | None:
+    def _container(self, operation: Operation) -> dict[str, Tree] | None:
         """Return the container of an operation that an image implements.
 
         None if no image does. Empty if the image cannot be used; then there is a mistake.
         """
-        primary = of.implementation.get("primary")
+        primary = operation.implementation.get("primary")
         if primary is None:
             return None
-        content, type_, document = self._named(of, primary)
+        content, type_, document = self._named(operation, primary)
         if processor(type_, content, document, None) != CONTAINER:
             return None
-        if not isinstance(of.subject, Part) or of.name != OF_IMAGES:
-            problem, hint = refusal(of.name)
-            self._wrong(of, problem, hint, code="open-tool")
+        if not isinstance(operation.subject, Part) or operation.name != OF_IMAGES:
+            problem, hint = refusal(operation.name)
+            self._wrong(operation, problem, hint, code="open-tool")
             return {}
         image = containers.image_name(content, document)
         if image is None:
             problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
-            self._wrong(of, problem, "load it with «podman load», and name the image", code="open-artifact")
+            self._wrong(operation, problem, "load it with «podman load», and name the image", code="open-artifact")
             return {}
-        return containers.container(of.subject, image, self.evaluator)
+        return containers.container(operation.subject, image, self.evaluator)
 
     def _wrong(self, of: Operation, problem: str, hint: str, *, code: str) -> None:
         self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None

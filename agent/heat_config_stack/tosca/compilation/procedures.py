@@ -289,70 +289,74 @@ class Weaver:
             if found is not None and definition is not None and definition.implemented is not None:
                 yield self.delivery(Operation(subject, found, definition), part, step, inputs)
 
-    def mapped(self, part: Part, of: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})) -> Steps:
+    def mapped(
+        self, part: Part, operation: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})
+    ) -> Steps:
         """Return the steps of the workflow that stands for an operation of a substituted node.
 
         The inputs of the operation are those of the workflow, where it has inputs of their names.
         """
         assert part.inner is not None  # noqa: S101  # only such a node has mapped operations
         context = Context(part, part.layer)
-        content = part.inner.service.workflows[of.workflow].get("inputs") or {}
+        content = part.inner.service.workflows[operation.workflow].get("inputs") or {}
         own = definitions(content, {}, part.inner.service.document, ())
-        given = {**of.inputs, **inputs}
+        given = {**operation.inputs, **inputs}
         values = {name: self._evaluator.value(value, context) for name, value in given.items() if name in own}
         known = {**part.inner.inputs, **values}
         for name, definition in own.items():
             if known.get(name) is None and definition.default is None and definition.required:
-                problem = f"the workflow {of.workflow} for {of.name} of {part.name} needs the input {name}"
+                problem = (
+                    f"the workflow {operation.workflow} for {operation.name} of {part.name} needs the input {name}"
+                )
                 path = (*part.template.path, "interfaces")
                 hint = "give it as an input of the operation"
                 self._compiler.topology.wrong(problem, part.template, path, hint, code="open-input")
         inner = Weaver(self._compiler, part.inner)
         inner._left = self._left  # it is of the same class
-        steps = inner.inlined(of.workflow, values)
+        steps = inner.inlined(operation.workflow, values)
         self._left = inner._left
         return steps
 
     def delivery(
         self,
-        of: Operation,
+        operation: Operation,
         part: Part,
         step: Mapping[str, Any] = MappingProxyType({}),
         inputs: Mapping[str, Json] = MappingProxyType({}),
     ) -> Delivery:
         """Return an operation as it is carried out once."""
-        prepared = self._compiler.scripts.prepared(of)
-        context = Context(of.subject, self._layer)
+        prepared = self._compiler.scripts.prepared(operation)
+        context = Context(operation.subject, self._layer)
         own = {name: prepared.written(self._evaluator.value(value, context)) for name, value in inputs.items()}
-        server = self._server(of, part, step.get("operation_host"))
-        place = self._evaluator.resource_of(of.subject, of.interface.name, of.name)
-        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, of.name)
+        server = self._server(operation, part, step.get("operation_host"))
+        place = self._evaluator.resource_of(operation.subject, operation.interface.name, operation.name)
+        keeper, kept_as = place or ("" if part.kind == _Group.kind else part.name, operation.name)
         names = [*self._evaluator.outputs.get(keeper, {}).get(kept_as, ())]
         properties: dict[str, Tree] = {
             "server": Reference(server),
             "kind": "configure",
-            "operation": of.name,
+            "operation": operation.name,
             "config": prepared.config,
             "files": prepared.files,
             "places": prepared.places,
             "input_values": {**prepared.inputs, **with_variables(own)},
-            "surroundings": {**surroundings(of, part), **prepared.uncompared},
-            "outputs": {of.name: names} if names else {},
+            "surroundings": {**surroundings(operation, part), **prepared.uncompared},
+            "outputs": {operation.name: names} if names else {},
             "options": prepared.options,
         }
         kept = {key: value for key, value in properties.items() if value not in ({}, [], "")}
-        name = f"{of.subject.name}.{of.interface.name}.{of.name}"
+        name = f"{operation.subject.name}.{operation.interface.name}.{operation.name}"
         return Delivery(name, kept, keeper, kept_as)
 
-    def _server(self, of: Operation, part: Part, host: str | None) -> str:
+    def _server(self, operation: Operation, part: Part, host: str | None) -> str:
         """Return the machine of an operation: that of a step, which may be a node, goes before its own."""
         end: Part | None = self._layer.parts.get(host or "")
-        if host in ("SOURCE", "TARGET") and isinstance(of.subject, Link):
-            end = of.subject.source if host == "SOURCE" else of.subject.target
+        if host in ("SOURCE", "TARGET") and isinstance(operation.subject, Link):
+            end = operation.subject.source if host == "SOURCE" else operation.subject.target
         if end is not None:
             name = end.machine.name if end.machine is not None else ORCHESTRATOR
         else:
-            name = ORCHESTRATOR if host == ORCHESTRATOR else machine(of, part)
+            name = ORCHESTRATOR if host == ORCHESTRATOR else machine(operation, part)
         if name == ORCHESTRATOR and name not in self._compiler.resources:
             self._compiler.add(ResourceDefinition(ORCHESTRATOR, ORCHESTRATOR, {}), HOST)
         return name

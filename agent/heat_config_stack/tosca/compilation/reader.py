@@ -56,7 +56,7 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
     reading = _Reading(name, wish)
     reading.take_all()
     purpose = loader.Purpose(is_complete=wish.is_complete, server=wish.server)
-    made = reading.define(identity, purpose)
+    definition = reading.define(identity, purpose)
     source = replace(
         reading.source,
         files=reading.files.contents,
@@ -64,10 +64,10 @@ def define(name: str, wish: Wish, identity: Identity) -> Definition:
         modes=reading.files.modes,
         substitutes={node: path for node, path in reading.chosen.items() if path},
     )
-    made = replace(made, source=source.to_json())
+    definition = replace(definition, source=source.to_json())
     if wish.is_complete:
-        loader.remember(made)
-    return made
+        loader.remember(definition)
+    return definition
 
 
 def define_for_export(name: str, wish: Wish, identity: Identity, marks: Mapping[str, Json]) -> Exported:

@@ -359,10 +359,10 @@ def _get_nodes_of_type(of: Evaluator, arguments: Json, context: Context) -> Tree
     return [part.id for part in of.parts() if part.type is not None and part.type.is_a(type_)]
 
 
-def _get_artifact(of: Evaluator, arguments: Json, context: Context) -> Tree:
+def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     entity, name, *rest = arguments
     location = rest[0] if rest else ""
-    for subject in of.entities(entity, context):
+    for subject in evaluator.entities(entity, context):
         artifacts = getattr(subject.template, "artifacts", {})
         if name not in artifacts or context.artifacts is None:
             continue
@@ -371,7 +371,7 @@ def _get_artifact(of: Evaluator, arguments: Json, context: Context) -> Tree:
         path = file_path(content, naming_document(artifact)) if content["file"] else None
         if path is None:
             return None
-        inside = of.path_of(path, naming_document(artifact))
+        inside = evaluator.path_of(path, naming_document(artifact))
         if location and location != "LOCAL_FILE":
             to = location if not location.endswith("/") else f"{location}{path.rpartition('/')[2]}"
             until = "end" if len(rest) > 1 and rest[1] else "delete"
@@ -397,7 +397,7 @@ def _join(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     return computed(evaluator.value(arguments, context), compute, "join")
 
 
-def _token(of: Evaluator, arguments: Json, context: Context) -> Tree:
+def _token(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     def compute(values: Json) -> Json:
         text = as_text(values[0])
         characters = as_text(values[1])
@@ -407,7 +407,7 @@ def _token(of: Evaluator, arguments: Json, context: Context) -> Tree:
             raise Unresolved(f"token finds no part {index} in a text of {len(parts)}")
         return parts[index]
 
-    return computed(of.value(arguments, context), compute, "token")
+    return computed(evaluator.value(arguments, context), compute, "token")
 
 
 _FUNCTIONS: dict[str, Callable[[Evaluator, Json, Context], Tree]] = {

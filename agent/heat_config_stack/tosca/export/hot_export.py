@@ -44,13 +44,15 @@ def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) 
 
     `read` returns the service in which marks stand for some inputs. With `deployed`, servers are machines that exist.
     """
-    of = read({})
-    stand_ins = {name: _stand_in(of.inputs[name], name) for name in of.definition.parameters if _is_open(of, name)}
+    service = read({})
+    stand_ins = {
+        name: _stand_in(service.inputs[name], name) for name in service.definition.parameters if _is_open(service, name)
+    }
     if stand_ins:
         real = _Template(read(stand_ins).definition, deployed=deployed)
     else:
-        real = _Template(of.definition, deployed=deployed)
-    values = {name: parameter.value for name, parameter in of.definition.parameters.items()}
+        real = _Template(service.definition, deployed=deployed)
+    values = {name: parameter.value for name, parameter in service.definition.parameters.items()}
     marks = Marks({**values, **stand_ins})
     body = _with_parameters(
         real, marks, lambda given: _Template(read({**stand_ins, **given}).definition, deployed=deployed)
@@ -63,17 +65,22 @@ def exported(read: Callable[[Mapping[str, Json]], Exported], *, deployed: bool) 
     text = json.dumps(body)
     used = {name for name in marks.values if f'{{"get_param": {json.dumps(name)}}}' in text}
     parameters = {
-        name: _parameter(of.inputs[name], parameter.schema.type, parameter.value, is_secret=parameter.schema.secret)
-        for name, parameter in of.definition.parameters.items()
+        name: _parameter(
+            service.inputs[name], parameter.schema.type, parameter.value, is_secret=parameter.schema.secret
+        )
+        for name, parameter in service.definition.parameters.items()
         if name in used
     }
     clash = parameters.keys() & real.parameters.keys()
     if clash:
         raise NotExpressible(f"the input {min(clash)} has the name of a parameter of the servers: rename it")
     template: dict[str, Any] = {"heat_template_version": VERSION}
-    if of.definition.description:
-        template["description"] = of.definition.description
-    return {**template, "parameters": {**parameters, **real.parameters}, **body}, [*_remarks(of, used), *real.remarks()]
+    if service.definition.description:
+        template["description"] = service.definition.description
+    return {**template, "parameters": {**parameters, **real.parameters}, **body}, [
+        *_remarks(service, used),
+        *real.remarks(),
+    ]
 
 
 def _with_parameters(
@@ -153,32 +160,32 @@ def _declare_types(resources: Mapping[str, Any], real: Mapping[str, Any]) -> Non
             each["type"] = _type(resource["properties"]["input_values"][each["name"]])
 
 
-def _remarks(of: Exported, used: set[str]) -> Iterator[str]:
-    for name in of.definition.parameters:
-        if name not in used and not _is_open(of, name):
+def _remarks(service: Exported, used: set[str]) -> Iterator[str]:
+    for name in service.definition.parameters:
+        if name not in used and not _is_open(service, name):
             yield f"The input {name} does not become a parameter: the template has its current value."
-    for name in of.workflows:
+    for name in service.workflows:
         yield f"The workflow {name} is not in the template: Heat has none."
-    if of.definition.procedures.keys() - set(of.workflows):
+    if service.definition.procedures.keys() - set(service.workflows):
         yield (
             "Workflows stand for operations of a substituted node, and Heat has none: "
             "the operations of its inner nodes run in the usual order."
         )
-    for name in of.provided:
+    for name in service.provided:
         yield f"The node {name} is a value without anything behind it: nothing is made for it on the cloud."
-    if of.has_policies:
+    if service.has_policies:
         yield "Policies are not in the template."
 
 
-def _parameter(of: PropertyDefinition, type_: str, value: Json, *, is_secret: bool) -> dict[str, Json]:
+def _parameter(definition: PropertyDefinition, type_: str, value: Json, *, is_secret: bool) -> dict[str, Json]:
     parameter: dict[str, Json] = {"type": type_}
-    if of.get("description"):
-        parameter["description"] = str(of.get("description"))
+    if definition.get("description"):
+        parameter["description"] = str(definition.get("description"))
     if is_secret:
         parameter["hidden"] = True
     if not is_secret and value is not None:
         parameter["default"] = value
-    constraints = [made for each in of.get("constraints") or () if (made := _constraint(each, type_))]
+    constraints = [made for each in definition.get("constraints") or () if (made := _constraint(each, type_))]
     return {**parameter, "constraints": constraints} if constraints else parameter
 
 
@@ -254,21 +261,21 @@ class _Template:
                 open_ += self._needs[other]
         return earlier
 
-    def _attribute(self, of: Attribute) -> Json:
-        if of.attribute == "state":
+    def _attribute(self, attribute: Attribute) -> Json:
+        if attribute.attribute == "state":
             return "started"
-        if not of.is_awaited:  # an operation that only workflows call, and they are not exported
+        if not attribute.is_awaited:  # an operation that only workflows call, and they are not exported
             return None
-        if of.attribute == "run":
-            return {"get_attr": [of.resource, _RUN]}
-        if of.attribute == "first_address":
+        if attribute.attribute == "run":
+            return {"get_attr": [attribute.resource, _RUN]}
+        if attribute.attribute == "first_address":
             if not self._deployed:
-                return {"get_attr": [of.resource, of.attribute]}
-            name = f"{of.resource}_address"
-            description = f"the address of the server {of.resource}"
+                return {"get_attr": [attribute.resource, attribute.attribute]}
+            name = f"{attribute.resource}_address"
+            description = f"the address of the server {attribute.resource}"
             self.parameters[name] = {"type": "string", "description": description, "default": "127.0.0.1"}
             return {"get_param": name}
-        return {"get_attr": [of.resource, *of.path]}
+        return {"get_attr": [attribute.resource, *attribute.path]}
 
     def _resource(self, name: str, resource: ResourceDefinition) -> dict[str, Any]:
         needs = {"depends_on": [*resource.depends_on]} if resource.depends_on else {}
@@ -295,18 +302,18 @@ class _Template:
         return {"type": "OS::Nova::Server", "properties": properties}
 
     def _operation(self, name: str, resource: ResourceDefinition, needs: dict[str, Any]) -> dict[str, Any]:
-        of = resource.properties
+        properties = resource.properties
         writer = Writer(self._attribute, self._earlier(name))
         self.writers[name] = writer
-        inputs = self._inputs(of, writer)
-        wanted = [output for names in _map(of.get("outputs")).values() for output in names]
+        inputs = self._inputs(properties, writer)
+        wanted = [output for names in _map(properties.get("outputs")).values() for output in names]
         component = {
             "type": "OS::Heat::SoftwareComponent",
             "properties": {
                 "inputs": [{"name": each} for each in inputs],
                 "outputs": [{"name": each} for each in dict.fromkeys([*wanted, _RUN])],
-                "configs": [*_configs(of, self._definition.files)],
-                **({"options": {"tosca": of["options"]}} if of.get("options") else {}),
+                "configs": [*_configs(properties, self._definition.files)],
+                **({"options": {"tosca": properties["options"]}} if properties.get("options") else {}),
             },
         }
         deployment = {
@@ -314,7 +321,7 @@ class _Template:
             **needs,
             "properties": {
                 "config": {"get_resource": f"{name}.config"},
-                "server": writer.value(of["server"]),
+                "server": writer.value(properties["server"]),
                 "signal_transport": "HEAT_SIGNAL",
                 "input_values": inputs,
             },
@@ -348,26 +355,30 @@ def _type(value: Json) -> str:
     return "String" if is_text else "Json"  # as for other functions, whose values may be of any type
 
 
-def _configs(of: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
+def _configs(component: Mapping[str, Any], beside: Mapping[str, Json]) -> Iterator[dict[str, Json]]:
     """Yield the configs of a component, by the actions of its operations."""
-    makes, undoes = _ACTIONS[of["kind"]]
-    forward = _step(of.get("operation") or "", _map(of.get("config")), "")
-    back = _step(of.get("inverse") or "", _map(of.get("inverse_config")), f"tosca.{of.get('inverse')}")
-    removal = {**forward, "operation": of.get("inverse") or "delete", "inputs": ""} if "container" in forward else {}
+    makes, undoes = _ACTIONS[component["kind"]]
+    forward = _step(component.get("operation") or "", _map(component.get("config")), "")
+    back = _step(
+        component.get("inverse") or "", _map(component.get("inverse_config")), f"tosca.{component.get('inverse')}"
+    )
+    removal = (
+        {**forward, "operation": component.get("inverse") or "delete", "inputs": ""} if "container" in forward else {}
+    )
     groups = [(makes, [forward]), (undoes, [back, removal])]
-    if of["kind"] == "start":
+    if component["kind"] == "start":
         groups.insert(1, (("UPDATE",), [back, forward]))
     for actions, steps in groups:
         wanted = [step for step in steps if step]
         if not is_known(wanted):
             raise NotExpressible("the ports or volumes of its container need a run")
         if actions and wanted:
-            config: dict[str, Any] = {"files": {**beside, **_files(of, wanted)}, "root": ROOT}
+            config: dict[str, Any] = {"files": {**beside, **_files(component, wanted)}, "root": ROOT}
             parts = [{key: value for key, value in step.items() if key != "files" and value} for step in wanted]
             parts = [part for part in parts if part.get("processor")]  # the others copy files only
             config.update(parts[0] if len(parts) == 1 else {"steps": parts} if parts else {})
-            if of.get("places"):
-                config["places"] = of["places"]
+            if component.get("places"):
+                config["places"] = component["places"]
             text = json.dumps(config, ensure_ascii=False, indent=1)
             yield {"actions": [*actions], "tool": "tosca", "config": text}
 

@@ -78,7 +78,7 @@ def _files(folder: str) -> Iterator[str]:
 
 
 def members_of_template(name: str, named: Mapping[str, None]) -> tuple[dict[str, str], str]:
-    """Return a service template and the files that it names, by the names of their members, and the entry.
+    """Return the members of an archive of a service template with the files that it names, and the name of its entry.
 
     The folder that they have in common is the root of the archive.
     """

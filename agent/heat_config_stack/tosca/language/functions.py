@@ -28,7 +28,7 @@ _TEXT_FORMATS = frozenset({"tosca.datatypes.json", "tosca.datatypes.xml"})
 
 
 class Subject(Protocol):
-    """A template, or a type in the place of all templates that are of it."""
+    """A template, or a type that stands for all its templates."""
 
     @property
     def name(self) -> str:
@@ -105,7 +105,7 @@ class Scope:
 
 
 def check(value: Json, path: Path, scope: Scope) -> None:
-    """Report what is wrong with the functions in a value."""
+    """Report the mistakes in the function calls of a value."""
     class_ = value.__class__
     if class_ is dict:
         if is_call(value):

@@ -25,12 +25,12 @@ class Kind:
     of: Any = None
     """The kind of the entries of a map, a list, or a list of maps with one key each (`named`)."""
     words: tuple[str, ...] = ()
-    """Of a `word`: those that are allowed."""
+    """The allowed words of a `word`."""
     kinds: Mapping[type, Kind] | None = None
-    """Of an `either`: the kind for each type of JSON value."""
+    """The kinds of an `either`, by the type of the JSON value."""
     entity: Entity | None = None
     unique: bool = False
-    """Of a `named`: whether a name may be there only once."""
+    """True for a `named` in which a name may occur only once."""
     hint: str = ""
 
 
@@ -225,8 +225,8 @@ def _empty(key: str, path: Path, report: Report) -> None:
     report.warn(f"nothing stands under {key}", path, "leave it out, or put something under it", code="empty")
 
 
-def _map(value: Json, of: Kind, path: Path, report: Report) -> Json:
-    if of.form == "any":
+def _map(value: Json, kind: Kind, path: Path, report: Report) -> Json:
+    if kind.form == "any":
         return value
     changes: dict[str, Any] = {}
     for key, inner in value.items():
@@ -234,7 +234,7 @@ def _map(value: Json, of: Kind, path: Path, report: Report) -> Json:
             _empty(key, (*path, key), report)
             changes[key] = EMPTY
         else:
-            kept = held(inner, of, (*path, key), report)
+            kept = held(inner, kind, (*path, key), report)
             if kept is not inner:
                 changes[key] = kept
     return _changed(value, changes)
@@ -289,24 +289,24 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
     return kept
 
 
-def _entity(value: Json, of: Entity, path: Path, report: Report) -> Any:
+def _entity(value: Json, form: Entity, path: Path, report: Report) -> Any:
     if value.__class__ is not dict:
-        return _short_form(value, of, path, report)
-    if of.long is not None:
-        value = of.long(value)
+        return _short_form(value, form, path, report)
+    if form.long is not None:
+        value = form.long(value)
     changes: dict[str, Any] = {}
-    keys = of.keys
+    keys = form.keys
     for key, inner in value.items():
         kind = keys.get(key)
         if kind is None or inner is None:
-            kept = _unusual(key, inner, of, (*path, key), report)
+            kept = _unusual(key, inner, form, (*path, key), report)
         elif kind.form == "any" or (kind.form == "text" and inner.__class__ is str):
             continue
         else:
             kept = held(inner, kind, (*path, key), report)
         if kept is not inner:
             changes[key] = kept
-    _check_keys(value, of, path, report)
+    _check_keys(value, form, path, report)
     return _changed(value, changes)
 
 

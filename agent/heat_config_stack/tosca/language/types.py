@@ -208,7 +208,7 @@ class Type:
 
     @cached_property
     def operations(self) -> Mapping[str, OperationDefinition]:
-        """Of an interface type: its operations by name."""
+        """The operations of an interface type, by name."""
         found = self._inherited("operations")
         for name, content, path in operations(self.content, self.path):
             found[name] = OperationDefinition(name, content, found.get(name), self.names, path)
@@ -218,7 +218,7 @@ class Type:
 
     @cached_property
     def primitive(self) -> str:
-        """Of a data type: the primitive type that it is derived of, or nothing."""
+        """The primitive type that a data type is derived from, or nothing."""
         return self.root.name if self.section == "data_types" and self.root.name in READERS else ""
 
     @cached_property
@@ -228,7 +228,7 @@ class Type:
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
-        """Of a data type: its constraints and those of its parents."""
+        """The constraints of a data type and those of its parents."""
         inherited = self._complete_parent.clauses if self._complete_parent else ()
         own = self.content.get("constraints")
         return (*inherited, *clauses(own, self.primitive, is_complex=not self.primitive)) if own else inherited

@@ -49,7 +49,7 @@ def check(value: Json, schema: Schema, path: Path, report: Report) -> None:
 
 
 def _tell_slow(slow: SlowPattern, clause: Clause, path: Path, report: Report) -> None:
-    """Report that values cannot be held against patterns, once for a file."""
+    """Report that a pattern takes too long to be matched, once for a file."""
     if not report.budget.is_slow_told:
         report.budget.is_slow_told = True
         problem = f"{_named(path)} cannot be held against the constraint {clause}: {slow}"

@@ -114,7 +114,7 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
         definition = type_.properties.get(name)
         if definition is not None and not _holds(holder.property_value(name), clauses, definition.schema, budget):
             return False
-    for name, of in _entries(content.get("capabilities")):
+    for name, content_ in _entries(content.get("capabilities")):
         capability = type_.capabilities.get(name)
         if capability is None:
             wanted = document.find("capability_types", name)
@@ -124,7 +124,7 @@ def meets(node: Node, content: Mapping[str, Any], document: Document, values: Ho
                 return False
             capability = fitting[0]
         lower = capability.type is not None and _OPERATING_SYSTEM in capability.type.keys
-        for property_, clauses in _entries((of or {}).get("properties")):
+        for property_, clauses in _entries((content_ or {}).get("properties")):
             definition = capability.properties.get(property_)
             if definition is None:
                 continue

@@ -60,7 +60,7 @@ def _check_target(requirement: Requirement, service: Service, scope: Scope) -> N
 
 def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope) -> None:
     name = requirement.content.get("capability")
-    wanted = requirement.definition.capability if requirement.definition else None
+    required = requirement.definition.capability if requirement.definition else None
     path = (*requirement.path, "capability")
     is_known = asked is not None and not asked.is_incomplete
     if name is not None:
@@ -72,15 +72,15 @@ def _check_capability(requirement: Requirement, asked: Type | None, scope: Scope
                 problem = f"{name} is neither a capability of the target nor a capability type"
                 scope.report.wrong(problem, path, scope.report.nearest(name, known), code="capability-unknown")
             return
-        if wanted is not None and not type_.may_be(wanted):
-            problem = f"{requirement.name} needs a capability of the type {wanted.name}, and {name} is none"
+        if required is not None and not type_.may_be(required):
+            problem = f"{requirement.name} needs a capability of the type {required.name}, and {name} is none"
             scope.report.wrong(problem, path, code="target-unfit")
             return
-        wanted = None if offered else type_
-    if wanted is not None and requirement.target is not None and is_known and asked is not None:
+        required = None if offered else type_
+    if required is not None and requirement.target is not None and is_known and asked is not None:
         types = [of.type for of in asked.capabilities.values()]
-        if not any(of is None or of.may_be(wanted) for of in types):
-            problem = f"{requirement.target.name} has no capability of the type {wanted.name}"
+        if not any(of is None or of.may_be(required) for of in types):
+            problem = f"{requirement.target.name} has no capability of the type {required.name}"
             scope.report.wrong(problem, (*requirement.path, "node"), code="target-unfit")
 
 

@@ -277,14 +277,15 @@ class Topology:
         return part.layer.parts[requirement.target.name]
 
     def _found(self, requirement: Requirement, part: Part) -> Node | None:
-        wanted = requirement.content.get("node_filter")
-        if wanted is None and requirement.definition is not None:
-            wanted = requirement.definition.node_filter
-        wanted = self.surroundings.static(wanted, part) if wanted else None
+        node_filter = requirement.content.get("node_filter")
+        if node_filter is None and requirement.definition is not None:
+            node_filter = requirement.definition.node_filter
+        node_filter = self.surroundings.static(node_filter, part) if node_filter else None
         nodes = [
             node
             for node in requirements.fitting(requirement, part.layer.service)
-            if not wanted or filters.meets(node, wanted, part.template.document, _Known(part.layer.parts[node.name]))
+            if not node_filter
+            or filters.meets(node, node_filter, part.template.document, _Known(part.layer.parts[node.name]))
         ]
         if len(nodes) == 1:
             return nodes[0]
@@ -298,7 +299,7 @@ class Topology:
         problem = f"no node fulfils {owner}"
         hint = "name a node that fulfils it"
         if requirements.is_for_machine(requirement) and machine is not None:
-            if not wanted or filters.meets(machine, wanted, part.template.document):
+            if not node_filter or filters.meets(machine, node_filter, part.template.document):
                 return machine
             problem += ", and this machine does not meet its filter"
             hint = f"this machine has {_facts(machine)}"

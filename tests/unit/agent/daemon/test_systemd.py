@@ -29,7 +29,7 @@ def heard(listener: socket.socket) -> list[str]:
             return found
 
 
-def test_a_status_is_said_when_it_is_news(listener: socket.socket, tmp_path: Path) -> None:
+def test_status_is_reported_when_it_is_news(listener: socket.socket, tmp_path: Path) -> None:
     """A status is sent to systemd when it changes, not at every turn."""
     notifier = Notifier({"NOTIFY_SOCKET": str(tmp_path / "notify")})
     for text in ("idle", "idle", "running d1 – é", "running d1 – é", "idle"):

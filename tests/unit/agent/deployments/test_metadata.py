@@ -383,8 +383,8 @@ def test_the_deepest_document_that_can_be_loaded_can_be_parsed() -> None:
         break
 
 
-def test_a_document_that_is_the_very_same_is_parsed_once() -> None:
-    """Another one of the same source, or one that only looks the same, is parsed anew."""
+def test_same_document_object_is_parsed_once() -> None:
+    """An equal document that is another object is parsed again."""
     reader = metadata.Reader()
     one, two = (Document(source="heat", content=[{"id": "d1", "config": "x"}]) for _ in range(2))
     parsed = reader.parse(one)

@@ -197,7 +197,7 @@ def test_a_command_line_in_a_shell() -> None:
     ]
 
 
-def test_a_hook_directory_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+def test_unreadable_hook_directory_is_reported(tmp_path: Path) -> None:
     """An unreadable hook directory is reported before a deployment needs its hooks."""
     folder = tmp_path / "hooks"
     folder.touch()  # root may read every directory, but a file is none

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 from pathlib import Path
 from unittest import mock
 
@@ -12,7 +11,6 @@ from heat_config_agent.engine.events import Report
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.runs.output_limit import OutputLimit
 from heat_config_hooks import processes
-from support import endings
 
 LIMIT = 8 * 1024 * 1024
 
@@ -109,28 +107,3 @@ def test_output_that_cannot_be_shortened_is_reported_once(
     (said,) = report.warn.call_args_list
     assert "output_limit" in said.args[0]
     assert "no holes here" in said.args[0]
-
-
-def test_output_is_limited_as_long_as_a_process_writes_it(tmp_path: Path, clock: Clock, report: mock.Mock) -> None:
-    """A run that has ended is looked at until the last process with its output has ended."""
-    folder = run(tmp_path / "run", {})
-    bounding = OutputLimit(report)
-    watched = []
-    bounding.watch(folder)
-    watched.append(bounding.watches)
-    with (folder / "stderr").open("ab") as stream:
-        left = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=stream)
-    with endings.ended(left):
-        bounding.watch(folder)
-        watched.append(bounding.watches)
-        os.posix_fallocate(descriptor := os.open(folder / "stderr", os.O_WRONLY), 0, 3 * LIMIT)
-        os.close(descriptor)
-        clock.now += bounding.due
-
-        bounding.look([], LIMIT)
-
-        assert (folder / "stderr").stat().st_blocks * 512 <= LIMIT
-        watched.append(bounding.watches)
-    bounding.look([], LIMIT)
-    watched.append(bounding.watches)
-    assert watched == [False, True, True, False]

@@ -159,7 +159,7 @@ def test_how_the_command_ended_is_recorded(runs: Runs, script: str, code: str) -
 
 
 @pytest.mark.parametrize(("name", "code"), [("missing", "127"), ("folder", "126"), ("text", "126"), ("bad", "127")])
-def test_a_command_that_cannot_be_started_is_recorded_and_said(runs: Runs, name: str, code: str) -> None:
+def test_command_that_cannot_be_started_is_recorded_and_reported(runs: Runs, name: str, code: str) -> None:
     """With a word about why, where the deployment's own errors are."""
     (runs.work / "folder").mkdir()
     (runs.work / "text").write_text("no program")
@@ -202,7 +202,7 @@ def test_the_streams_are_files_and_the_commands_alone(runs: Runs) -> None:
 
 
 def test_standard_input_is_a_file_or_nothing(runs: Runs, tmp_path: Path) -> None:
-    """Never the agent's, nor the supervisor's word."""
+    """A run does not read the standard input of the agent, nor the pipe of its supervisor."""
     given = tmp_path / "given"
     given.write_text("the deployment\n")
     assert runs.end(runs.start("cat", stdin=given)) == "0"
@@ -439,7 +439,7 @@ def test_a_run_without_its_supervisor_has_ended_unrecorded(runs: Runs) -> None:
     wait_until(lambda: not supervisor.end_remains(running.run))
 
 
-def test_nothing_is_left_of_a_run_before_the_machine_went_down(runs: Runs) -> None:
+def test_run_of_an_earlier_boot_has_no_processes(runs: Runs) -> None:
     """After a reboot the process ids of a run belong to other processes."""
     running = runs.sleeper()
     assert not supervisor.end_remains(replace(running.run, boot="another"))

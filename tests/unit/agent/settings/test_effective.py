@@ -142,7 +142,7 @@ def test_mistakes_may_leave_in_doubt_where_the_state_is(tmp_path: Path, text: st
     assert given.mistakes or given.warnings
 
 
-def test_of_several_mistakes_the_first_is_said_and_how_many_there_are(tmp_path: Path) -> None:
+def test_first_of_several_mistakes_is_reported_with_their_number(tmp_path: Path) -> None:
     """The error shows the first mistake, their number and the command that shows all."""
     path = tmp_path / "one.conf"
     path.write_text("[agent]\nsplay = x\ngrace = x\nparallel = x\n")

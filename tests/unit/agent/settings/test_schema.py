@@ -92,7 +92,7 @@ def test_quotes_of_several_words_stay(tmp_path: Path) -> None:
         ("[agent]\n[file]\npath = /a, b\n", "line 3: path: expected one or more absolute paths, not ['/a, b']"),
     ],
 )
-def test_a_mistake_is_said_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_mistake_is_reported_with_its_line(tmp_path: Path, text: str, said: str) -> None:
     """A mistake is reported with its line and the expected value."""
     assert mistake(tmp_path, text).startswith(said)
 

@@ -128,7 +128,7 @@ def test_whoever_is_away_is_told_later(openstack: cloud.Cloud, send: Send, kind:
     assert send(target(openstack, kind)) == SENT
 
 
-def test_a_catalog_without_the_service_is_said(openstack: cloud.Cloud, send: Send) -> None:
+def test_catalog_without_the_service_is_reported(openstack: cloud.Cloud, send: Send) -> None:
     """With the type and the region; it may be there later."""
     openstack.keystone.always = openstack.lets_in("t", catalog=openstack.catalog("Venus"))
     (outcome,) = send(target(openstack, "zaqar")).values()
@@ -182,7 +182,7 @@ def test_a_user_that_is_half_known_can_never_log_in(openstack: cloud.Cloud, send
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_all_that_is_missing_is_said_at_once(kind: str) -> None:
+def test_all_missing_values_are_reported_at_once(kind: str) -> None:
     """Without any part of it."""
     said = outbox.unsendable(Target(kind=kind))
     parts = {"heat": ("deploy_stack_id", "deploy_resource_name"), "zaqar": ("deploy_queue_id",)}[kind]

@@ -162,7 +162,7 @@ def test_a_resource_may_have_any_name(heat: SignalServer, name: str) -> None:
         ((), "no resource is set for its metadata (set path of [cfn])"),
     ],
 )
-def test_a_path_to_nothing_is_said(heat: SignalServer, path: tuple[str, ...], says: str) -> None:
+def test_path_to_nothing_is_reported(heat: SignalServer, path: tuple[str, ...], says: str) -> None:
     """Before anything is asked."""
     assert says in str(trouble(source(heat, path=path)))
     assert not heat.signals
@@ -178,7 +178,7 @@ def test_a_path_to_nothing_is_said(heat: SignalServer, path: tuple[str, ...], sa
         ("server.Metadata.os-collect-config.polling_interval", "'polling_interval' is the number 5, not an object"),
     ],
 )
-def test_keys_that_are_not_there_are_said(heat: SignalServer, path: str, says: str) -> None:
+def test_missing_keys_are_reported_with_the_path(heat: SignalServer, path: str, says: str) -> None:
     """With the path."""
     assert says in str(trouble(source(heat, path=(path,))))
 
@@ -354,7 +354,7 @@ def test_a_bad_answer_changes_nothing(heat: SignalServer) -> None:
         ),
     ],
 )
-def test_every_other_answer_is_said(heat: SignalServer, answer: Answer, kind: type[SourceError], says: str) -> None:
+def test_every_other_answer_is_reported(heat: SignalServer, answer: Answer, kind: type[SourceError], says: str) -> None:
     """With what to do about it; what cannot be had because of the keys is of its own kind."""
     heat.always = answer
     said = trouble(source(heat))
@@ -364,10 +364,8 @@ def test_every_other_answer_is_said(heat: SignalServer, answer: Answer, kind: ty
 
 @pytest.mark.parametrize("status", [400, 403])
 @pytest.mark.parametrize("code", ["AccessDenied", "RequestExpired", "SignatureDoesNotMatch"])
-def test_a_clock_that_is_wrong_is_said(
-    heat: SignalServer, monkeypatch: pytest.MonkeyPatch, status: int, code: str
-) -> None:
-    """Heat does not: it denies access as if the keys were not good. They may be, so the message names the clock."""
+def test_wrong_clock_is_reported(heat: SignalServer, monkeypatch: pytest.MonkeyPatch, status: int, code: str) -> None:
+    """Heat answers as if the keys were wrong; the message names the clock as well."""
     monkeypatch.setattr(Handler, "date_time_string", lambda *_: "Fri, 21 Nov 2036 12:55:10 GMT")
     heat.always = Answer(status, body=wrong(code, "No"))
     said = trouble(source(heat))
@@ -426,7 +424,7 @@ def test_all_resources_together_are_waited_for_no_longer(heat: SignalServer) -> 
     assert time.monotonic() - begun < pace.seconds(15)
 
 
-def test_a_server_that_is_away_is_said(heat: SignalServer) -> None:
+def test_unreachable_server_is_reported(heat: SignalServer) -> None:
     """A server that does not answer is reported, and asked again."""
     heat.refuse()
     asked = source(heat)

@@ -163,7 +163,7 @@ def test_missing_drive_gives_no_document() -> None:
 
 
 def test_a_mounted_drive_is_read(tmp_path: Path) -> None:
-    """Where the settings say, or in one of the usual places."""
+    """The drive is read at the place in the settings, or at one of the usual places."""
     for asked in (source(filled(tmp_path / "named")), source()):
         filled(tmp_path / "config")
         found = asked.collect()

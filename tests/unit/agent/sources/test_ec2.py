@@ -231,7 +231,7 @@ def test_a_silent_service_is_left_after_the_time_limit(service: Service) -> None
         source(service.url, timeout=pace.seconds(0.2)).collect()
 
 
-def test_nobody_there_is_said() -> None:
+def test_refused_connection_is_reported() -> None:
     """As on a machine in no cloud; a password in the URL is not."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -242,7 +242,7 @@ def test_nobody_there_is_said() -> None:
 
 
 @pytest.mark.parametrize("url", ["", "169.254.169.254/latest", "ftp://127.0.0.1/latest", "http://[/", "http://a:b/"])
-def test_a_url_that_is_none_is_said(url: str) -> None:
+def test_invalid_url_is_reported(url: str) -> None:
     """With where to correct it."""
     with pytest.raises(SourceError, match=r"cannot be understood \(correct metadata_url of \[ec2\]\)"):
         source(url).collect()

@@ -111,7 +111,7 @@ def test_an_unchanged_file_gives_the_same_document(tmp_path: Path) -> None:
     assert second.content == {"deployments": []}
 
 
-def test_a_directory_in_its_place_is_said(tmp_path: Path) -> None:
+def test_directory_in_its_place_is_reported(tmp_path: Path) -> None:
     """A directory or a pipe in the place of the file is reported at once."""
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path, tmp_path / "pipe"):

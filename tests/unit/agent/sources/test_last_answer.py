@@ -9,8 +9,8 @@ from heat_config_agent.sources.last_answer import LastAnswer
 
 
 @pytest.mark.parametrize("largest", [last_answer.LARGEST, 3])
-def test_the_same_bytes_are_the_same(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
-    """Equal bytes are equal in any size; of long content only a digest is kept."""
+def test_equal_bytes_are_one_answer(monkeypatch: pytest.MonkeyPatch, largest: int) -> None:
+    """Long content is compared by its digest, short content by itself."""
     monkeypatch.setattr(last_answer, "LARGEST", largest)
     answer = LastAnswer()
     assert not answer.is_same(b"one", b"two")

@@ -201,7 +201,7 @@ def test_a_change_within_one_tick_of_the_clock_is_seen(tmp_path: Path, monkeypat
 
 
 def test_named_files_are_one_document(tmp_path: Path) -> None:
-    """In the order in which they are named; one that is missing is said, and has lost nothing."""
+    """The files are read in their order; a missing file is reported, and the deployments of it are not lost."""
     first, second = put(tmp_path / "z", "1"), put(tmp_path / "a.yaml", "2")
     asked = named(first, second, first)
     found = asked.collect()

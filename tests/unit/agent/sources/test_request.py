@@ -194,7 +194,7 @@ def test_invalid_answer_is_reported(swift: SignalServer, body: bytes, says: str)
         (799, SourceError, "it answers HTTP 799"),
     ],
 )
-def test_every_other_status_is_said(swift: SignalServer, status: int, kind: type[SourceError], says: str) -> None:
+def test_every_other_status_is_reported(swift: SignalServer, status: int, kind: type[SourceError], says: str) -> None:
     """304 too, where nothing was fetched before; and what cannot be fetched because of the keys is of its own kind."""
     swift.always = Answer(status, body=b"" if status in (204, 206, 304) else b"<html>Temp URL invalid</html>")
     asked = source(swift)
@@ -278,7 +278,7 @@ def test_nobody_is_waited_for_for_ever(swift: SignalServer, answer: Answer) -> N
     assert trouble(source(swift, seconds=0.3)).startswith("cannot get the metadata from the signed URL at 127.0.0.1:")
 
 
-def test_a_server_that_is_away_is_said(swift: SignalServer) -> None:
+def test_unreachable_server_is_reported(swift: SignalServer) -> None:
     """A server that does not answer is reported, and asked again."""
     swift.stop()
     asked = source(swift)
@@ -287,13 +287,13 @@ def test_a_server_that_is_away_is_said(swift: SignalServer) -> None:
     assert asked.collect().content == METADATA
 
 
-def test_a_server_that_speaks_no_tls_is_said(swift: SignalServer) -> None:
+def test_server_without_tls_is_reported(swift: SignalServer) -> None:
     """As is one that nobody knows."""
     url = swift.url().replace("http:", "https:")
     assert "127.0.0.1" in trouble(Request({"metadata_url": url}, Reach(seconds=5)))
 
 
-def test_a_host_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_an_address_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """In the resolver's words."""
 
     def nowhere(*_host: Any, **_options: Any) -> Any:
@@ -309,14 +309,14 @@ def test_a_host_without_an_address_is_said(monkeypatch: pytest.MonkeyPatch) -> N
     "url",
     ["", "swift", f"ftp://swift/v1/{SECRET}", f"http:///v1/{SECRET}", "http://[::1", "http://a:b/", "http://a:0/"],
 )
-def test_a_url_that_nobody_can_ask_is_said(url: str) -> None:
+def test_unusable_url_is_reported_without_it(url: str) -> None:
     """Without it: it may be a secret."""
     assert "cannot be understood (correct metadata_url of [request])" in trouble(
         Request({"metadata_url": url}, Reach())
     )
 
 
-def test_a_password_in_the_url_is_not_said(swift: SignalServer) -> None:
+def test_password_in_the_url_is_not_shown(swift: SignalServer) -> None:
     """Some clouds sign so."""
     swift.always = Answer(500)
     asked = Request({"metadata_url": swift.url().replace("//", f"//user:{SECRET}@")}, Reach())

@@ -116,8 +116,8 @@ def test_a_place_that_names_none_has_no_say() -> None:
     assert names(transports.in_use([NEW, again, OLD], failed.__contains__)) == [("new", "heat"), ("old", "heat")]
 
 
-def test_of_a_place_with_several_ways_all_have_to_work() -> None:
-    """Else the next is used too."""
+def test_next_place_is_used_until_all_transports_of_the_first_work() -> None:
+    """The next place is used as well while a transport of the first fails."""
     both = level("both", heat=HEAT, request=REQUEST)
     failed = {both.transports[1]}
     assert names(transports.in_use([both, NEW], failed.__contains__)) == [
@@ -127,6 +127,6 @@ def test_of_a_place_with_several_ways_all_have_to_work() -> None:
     ]
 
 
-def test_nobody_says_anything() -> None:
+def test_no_settings_give_no_transport() -> None:
     """Without settings there is no transport."""
     assert transports.in_use([], lambda _: False) == []

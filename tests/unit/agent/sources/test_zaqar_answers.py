@@ -92,7 +92,7 @@ def test_no_end_of_messages(make: Make, queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403])
-def test_being_refused_is_said_to_be_that(make: Make, queue: Queue, status: int) -> None:
+def test_refused_credentials_are_reported_as_such(make: Make, queue: Queue, status: int) -> None:
     """Refused credentials are reported as such, apart from other errors."""
     queue.said["POST", "claims"] = (status, b"{}")
     with pytest.raises(AccessError, match=f"HTTP {status}"):

@@ -15,7 +15,7 @@ CONDITION = {"name": "heat", "from": "", "working": None, "since": 1.0, "answere
 
 
 def test_written_health_is_read_back(tmp_path: Path) -> None:
-    """By whoever looks."""
+    """A report reads the same in another process."""
     health.write(tmp_path, Health(process=7, version="1", started=1.5, sources=(CONDITION,), reboot=("d1",)))
     found = health.read(tmp_path)
     assert (found["process"], found["ended"], found["sources"], found["reboot"]) == (7, None, [CONDITION], ["d1"])

@@ -287,7 +287,7 @@ print(instance.set_aside(Path(sys.argv[1]), {"cloud-init": "i-b"}))
 """
 
 
-def test_whenever_it_is_killed_the_next_start_ends_it(tmp_path: Path) -> None:
+def test_move_that_was_killed_is_completed_at_the_next_start(tmp_path: Path) -> None:
     """Before every one of its steps: the state ends in one folder, and nothing of it is lost or left."""
     for step in range(100):
         state = filled(tmp_path / str(step))

@@ -227,7 +227,7 @@ def test_a_line_without_its_end_is_torn_too(reopen: Open) -> None:
     assert set(book.entries) == {"a", "b"}
 
 
-def test_a_damaged_line_is_passed_over_and_said(reopen: Open, tmp_path: Path) -> None:
+def test_damaged_line_is_skipped_and_reported(reopen: Open, tmp_path: Path) -> None:
     """The others stand; the file as it was is set aside for people, and read so only once."""
     book = reopen()
     finish(book, "a", "b", "c")

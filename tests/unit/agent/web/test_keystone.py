@@ -313,7 +313,7 @@ def test_a_server_may_hang_up(openstack: cloud.Cloud, where: str, answer: Answer
     assert ask(user).status == 200
 
 
-def test_nobody_listening_is_said_in_the_systems_words(openstack: cloud.Cloud) -> None:
+def test_refused_connection_is_reported_in_the_words_of_the_system(openstack: cloud.Cloud) -> None:
     """A refused connection is reported with the system's reason and the name of the server."""
     openstack.service.stop()
     with pytest.raises(UnreachableError, match=r"^127\.0\.0\.1:\d+: Connection refused$"):

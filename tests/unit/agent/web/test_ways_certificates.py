@@ -96,7 +96,7 @@ def test_a_file_that_is_corrected_is_read_again(secured: Callable[[str], str], t
 
 @pytest.mark.usefixtures("_hasty")
 @pytest.mark.parametrize("fault", proxy_faults.HANDSHAKES, ids=lambda each: each.name)
-def test_a_handshake_that_fails_is_said_in_words(
+def test_failed_handshake_is_reported_in_words(
     fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heat: SignalServer
 ) -> None:
     """In time."""

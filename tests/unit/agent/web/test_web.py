@@ -182,7 +182,7 @@ def test_a_server_that_hangs_up_is_not_there(heat: SignalServer, answer: Answer)
     assert "Signature" not in str(caught.value)
 
 
-def test_nobody_listening_is_said_in_the_systems_words(heat: SignalServer) -> None:
+def test_refused_connection_is_reported_in_the_words_of_the_system(heat: SignalServer) -> None:
     """Without the URL, which is a secret."""
     heat.refuse()
     with pytest.raises(UnreachableError, match=r"^Connection refused$"):
@@ -270,7 +270,7 @@ def test_a_proxy_without_an_address_is_named(monkeypatch: pytest.MonkeyPatch) ->
     "url",
     ["http://[::1", "http://user:secret@host:port", "http://user:secret@:3128", "ftp://user:secret@host", "foo bar"],
 )
-def test_a_proxy_that_cannot_be_understood_is_said_to_be_one(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+def test_unreadable_proxy_setting_is_called_a_proxy(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     """An invalid URL of the proxy is not reported as the server's."""
     said = through(monkeypatch, "all_proxy", url, "http://cloud.invalid")
     assert said.startswith("the URL of the proxy in all_proxy cannot be understood (write it as http://HOST:PORT")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import http.server
+import io
 import itertools
 import json
 import shutil
 import socket
+import tarfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,8 +19,11 @@ from types import SimpleNamespace
 import pytest
 
 from heat_config_agent.model.errors import SourceError, UsageError
+from heat_config_agent.runs.artifacts import trees
 from heat_config_agent.settings import effective
-from heat_config_stack.follow import allowance, follower, git
+from heat_config_agent.state import followed
+from heat_config_hooks.values import replace
+from heat_config_stack.follow import allowance, follower, git, in_step
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.sources import source
 from support.sites import Site
@@ -33,6 +39,8 @@ class Server(http.server.ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.status, self.headers, self.body = 200, dict[str, str](), DOCUMENT
+        self.blobs = dict[str, bytes]()
+        """Layers of an artifact by their digests; any other is empty."""
 
     @property
     def place(self) -> str:
@@ -44,7 +52,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        body = b"" if "/blobs/" in self.path else self.server.body
+        body = self.server.blobs.get(self.path.rpartition("/")[2], b"") if "/blobs/" in self.path else self.server.body
         self.send_response(self.server.status)
         for name, value in {**self.server.headers, "Content-Length": str(len(body))}.items():
             self.send_header(name, value)
@@ -228,3 +236,196 @@ def test_section_that_is_there_twice_is_a_mistake(tmp_path: Path) -> None:
     mistakes: list[str] = []
     assert effective.make({}, config=path, mistakes=mistakes).number("parallel") == 2
     assert len(mistakes) == 1
+
+
+PAGES = {
+    "an error as an object": b'{"error": "not found"}',
+    "an empty object": b"{}",
+    "an empty file": b"",
+    "no value": b"null",
+    "a sentence": b"Service temporarily unavailable\n",
+    "half a document": DOCUMENT[:30],
+    "NUL bytes": b"\0" * 100,
+    "deployments that are not a list": b'{"deployments": {"a": {}}}',
+}
+"""Answers with the status 200 that are neither a document nor a template."""
+
+
+@pytest.mark.fault(
+    5,
+    "a followed server answers 200 with an error, or with a file that is cut short",
+    "the revision is refused, before anything begins, with a sentence in the words of its kind",
+)
+@pytest.mark.parametrize("page", PAGES)
+def test_page_in_the_place_of_a_document_is_refused(server: Server, tmp_path: Path, page: str) -> None:
+    """The document before it stays in force, and nothing is said about a stack, which there is none of."""
+    site = Site(tmp_path)
+    site.values = {"url": f"http://{server.place}/site.json"}
+    good = site.step()
+    assert good.state == "in force"
+    server.body = PAGES[page]
+    record = site.step()
+    assert (record.state, record.revision, record.document, record.drift) == ("refused", good.revision, True, "")
+    assert record.reason.startswith("site.json:1:"), record.reason
+    assert "stack" not in record.problem
+    server.body = DOCUMENT
+    assert site.step().problem == ""
+
+
+TEMPLATE = b"heat_template_version: 2018-08-31\nresources: {r: {type: OS::Heat::Value, properties: {value: 1}}}\n"
+
+
+@pytest.mark.fault(
+    2,
+    "a followed source has a document where it had a template, or the other way round",
+    "the revision is refused: what the one before it has made is not forgotten",
+)
+@pytest.mark.parametrize("first", ["document", "template"])
+def test_revision_of_another_kind_is_refused(server: Server, tmp_path: Path, first: str) -> None:
+    """A document without deployments would be in force at once, and the stack would be left as it was."""
+    site = Site(tmp_path)
+    site.values = {"url": f"http://{server.place}/site.yaml"}
+    server.body = DOCUMENT if first == "document" else TEMPLATE
+    good = site.step()
+    assert (good.state, good.document) == ("in force", first == "document")
+    server.body = TEMPLATE if first == "document" else b"[]"
+    record = site.step()
+    assert (record.state, record.revision, record.document) == ("refused", good.revision, good.document)
+    assert "follow the source under another name" in record.reason
+    server.body = DOCUMENT if first == "document" else TEMPLATE
+    assert site.step().problem == ""
+
+
+@GIT
+def test_revision_that_was_cut_short_and_cannot_go_on_holds_up_no_other(tmp_path: Path) -> None:
+    """It is refused, and the next revision is carried out."""
+    site = Site(tmp_path)
+    site.commit("one")
+    before = site.step()
+    site.commit("two")
+    record = site.step()
+    begun = followed_begun(site, record, before.attempt)
+    (site.state / "follow/web/trees" / record.revision / "stack.yaml").unlink()
+    three = site.commit("three")
+    record = site.step()
+    assert (record.begun, record.revision, record.problem) == ("", three, "")
+    assert any(begun[:12] in note and "the revision has no stack.yaml" in note for note in site.notes)
+
+
+def followed_begun(site: Site, record: followed.Followed, attempt: str) -> str:
+    """Write the record that a kill leaves while a revision is carried out, and return the revision."""
+    followed.write(site.state, replace(record, begun=record.concluded, attempt=attempt))
+    return record.revision
+
+
+def archive(name: str, content: bytes) -> bytes:
+    """Return a packed archive of one file."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as members:
+        member = tarfile.TarInfo(name)
+        member.size = len(content)
+        members.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def artifact(server: Server, *layers: tuple[str, bytes]) -> None:
+    """Have a registry serve an artifact with layers: archives, or files with a title."""
+    described = []
+    for title, body in layers:
+        digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
+        server.blobs[digest] = body
+        kind = "text/plain" if title else "application/vnd.oci.image.layer.v1.tar+gzip"
+        notes = {"org.opencontainers.image.title": title}
+        described.append({"mediaType": kind, "digest": digest, "size": len(body), "annotations": notes})
+    server.body = json.dumps({"layers": described}).encode()
+
+
+@pytest.mark.fault(
+    3,
+    "an artifact of a registry with many small layers that are large when they are unpacked",
+    "all of them together have the limit of a revision; it is refused",
+)
+def test_layers_have_one_limit_together(server: Server, tmp_path: Path) -> None:
+    """Each alone is within it."""
+    site = Site(tmp_path)
+    site.values = {"url": f"oci+http://{server.place}/team/site", "path": "site.json", "size_limit": "1M"}
+    artifact(server, ("site.json", DOCUMENT), *(("", archive(f"f{number}", bytes(600_000))) for number in range(2)))
+    record = site.step()
+    assert (record.state, record.reason.partition(" bytes")[0]) == ("refused", "the revision is larger than 1048576")
+    artifact(server, ("site.json", DOCUMENT), ("", archive("f1", bytes(600_000))))
+    assert site.step().problem == ""
+
+
+@pytest.mark.fault(
+    1,
+    "an artifact of a registry with one name in two of its layers",
+    "it is refused: which of the two counts is not left to their order",
+)
+@pytest.mark.parametrize("name", ["site.json", "site.json/x"])
+def test_name_in_two_layers_is_refused(server: Server, tmp_path: Path, name: str) -> None:
+    """That is so for a file that is in an archive too, and for a folder."""
+    site = Site(tmp_path)
+    site.values = {"url": f"oci+http://{server.place}/team/site", "path": "site.json"}
+    artifact(server, ("", archive(name, DOCUMENT)), ("site.json", b"[]"))
+    record = site.step()
+    assert (record.state, record.reason) == ("refused", "the artifact has 'site.json' in two of its layers")
+
+
+def test_link_that_leads_out_and_back_by_the_name_of_the_tree_is_refused(tmp_path: Path) -> None:
+    """The tree has another name when it is put in force."""
+    for number, target in enumerate(("../new/file", str(tmp_path / "0" / "new/file"), "../../escape")):
+        tree = tmp_path / str(number) / "new"
+        tree.mkdir(parents=True)
+        (tree / "file").touch()
+        (tree / "link").symlink_to(target)
+        with pytest.raises(UsageError, match="the link link leads out of the revision"):
+            trees.check(tree)
+    (tree / "link").unlink()
+    (tree / "folder").mkdir()
+    (tree / "folder/link").symlink_to("../file")
+    trees.check(tree)
+
+
+DAMAGES: dict[str, object] = {
+    "a list": [],
+    "a name of another kind": {"name": []},
+    "another name": {"name": "../other"},
+    "a time that is text": {"name": "web", "since": "x"},
+    "a time that is none": {"name": "web", "since": float("nan")},
+    "a time without end": {"name": "web", "since": 1e300},
+    "text that is a number": {"name": "web", "revision": 5},
+    "a truth that is text": {"name": "web", "refused": "a", "failed": "no"},
+    "an unknown part": {"name": "web", "zzz": 1},
+}
+
+
+@pytest.mark.fault(
+    5,
+    "the record of a followed source damaged: JSON of another kind, values of other types, nesting without end",
+    "it counts as lost: every command answers, and the next poll asks the source again",
+)
+@pytest.mark.parametrize("damage", [*DAMAGES, "nesting without end"])
+def test_damaged_record_is_as_none(server: Server, tmp_path: Path, damage: str) -> None:
+    """No command ends with a traceback, and the document is not carried out a second time."""
+    site = Site(tmp_path)
+    log = tmp_path / "runs"
+    server.body = json.dumps([{"name": "a", "group": "script", "config": f"echo a >>{log}"}]).encode()
+    site.values = {"url": f"http://{server.place}/site.json"}
+    site.step()
+    place = followed.folder(site.state, "web") / followed.FILE
+    place.write_text(json.dumps(DAMAGES[damage]) if damage in DAMAGES else "[" * 100_000)
+    assert followed.read(site.state, "web") is None
+    assert followed.records(site.state) == []
+    assert site.step().state == "in force"
+    assert log.read_text().split() == ["a"]
+
+
+def test_damaged_note_of_what_a_revision_left_is_passed_over(server: Server, tmp_path: Path) -> None:
+    """The status of the source is shown all the same."""
+    site = Site(tmp_path)
+    site.values = {"url": f"http://{server.place}/site.json"}
+    record = site.step()
+    note = followed.folder(site.state, "web") / "left.json"
+    for text in ('{"deployments": {"a": 5}}', '{"deployments": {"a": [1]}}', "[" * 100_000):
+        note.write_text(text)
+        in_step.drift(site.state, record)

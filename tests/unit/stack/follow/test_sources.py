@@ -108,7 +108,7 @@ def test_name_of_a_branch_and_a_tag_is_refused(tmp_path: Path, tree: Path, repos
 @GIT
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a repository to another user: run as root")
 def test_repository_of_another_user_is_refused_with_a_way_out(tmp_path: Path, repository: Repository) -> None:
-    """The advice of git has no effect here, because its settings on the machine are not read."""
+    """The message has its own advice: git's has no effect, because the machine's git settings are not read."""
     path = Path(repository.url.removeprefix("file://"))
     for place in (path, *path.rglob("*")):
         os.chown(place, 65534, 65534)
@@ -355,7 +355,7 @@ def sparse(members: tarfile.TarFile) -> None:
         (lambda members: add(members, "x", pax_headers={"comment": "y" * 3 * MEBI}), "larger than 1048576 bytes"),
     ],
 )
-def test_hostile_archives(
+def test_hostile_archive_is_refused(
     tmp_path: Path, tree: Path, server: Server, change: Callable[[tarfile.TarFile], object], says: str
 ) -> None:
     """Names and links that lead out, devices and bombs are refused; nothing is written outside the folder."""

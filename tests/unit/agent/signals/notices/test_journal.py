@@ -109,7 +109,7 @@ def test_other_lines_have_none(journald: Journald) -> None:
 
 
 def test_a_secret_in_a_reason_is_masked(journald: Journald) -> None:
-    """In every field."""
+    """A secret is masked in every field of the notice."""
     hidden = deployment("d1", inputs=[{"name": "key", "value": "a-secret-word-of-its-own", "hidden": True}])
     [parsed] = metadata.parse(Document(source="local", content=[hidden])).deployments
     at = Step(verb=Verb.RUN, deployment=parsed, reason="new")
