@@ -76,10 +76,7 @@ def ran(machine: Machine) -> list[str]:
 GROUP = {
     "type": "OS::Heat::ResourceGroup",
     "depends_on": ["base"],
-    "properties": {
-        "count": 1,
-        "resource_def": {key: value for key, value in deployment().items() if key != "depends_on"},
-    },
+    "properties": {"count": 1, "resource_def": deployment()},
 }
 
 
@@ -121,7 +118,7 @@ def test_failed_resumption_is_made_up_by_the_next_update(machine: Machine) -> No
 
 @pytest.mark.parametrize("words", [("check",), ("snapshot", "create"), ("update", "--existing", "--dry-run")])
 def test_suspended_stack_is_not_taken_for_another_state(machine: Machine, words: tuple[str, ...]) -> None:
-    """What would forget that it is suspended is refused, a dry run of an update too, and it can be resumed after that."""
+    """A check, a snapshot and a dry run of an update are refused, and the stack can be resumed after that."""
     assert apply(machine).code == 0
     assert stack(machine, "suspend", "s").code == 0
     done = stack(machine, *words, "s")

@@ -111,18 +111,6 @@ def test_mistakes_of_programs_are_one_object(machine: Machine) -> None:
             "- {name: web, group: script, config: 'true'}\n- {name: web, group: script, config: 'false'}\n",
             "2:4: error: web.name: the name 'web' is also that of [0], and neither of them has an id",
         ),
-        (
-            "- {id: a, group: script, config: 'true', inputs: [{name: x, value: 1}, {name: x, value: 2}]}\n",
-            "1:73: error: a.inputs[1].name: the name 'x' is also that of inputs[0] (remove one of them)",
-        ),
-        (
-            "- {id: a, group: script, config: 'true', outputs: [{name: x}, {name: x}]}\n",
-            "1:64: error: a.outputs[1].name: the name 'x' is also that of outputs[0] (remove one of them)",
-        ),
-        (
-            "- {name: '', group: script, config: 'true'}\n",
-            "1:3: error: [0].id: every deployment needs an id, or a name",
-        ),
         ("- {name: 12, group: script, config: 'true'}\n", "1:4: error: [0].name: expected text, not the number 12"),
         ("- {id: a}\n---\n- {id: b}\n", "2:1: error: it is not YAML: expected a single document"),
         ("- {id: a}\n---\n- {id: b}\n", "(a file has one document: remove the line `---`)"),
@@ -287,6 +275,17 @@ def test_folder_with_a_template_is_that_template(machine: Machine) -> None:
 
     assert ran.code == 0, ran.err
     assert "web: CREATE_COMPLETE" in ran.out
+
+
+TOSCA = "tosca_definitions_version: tosca_simple_yaml_1_3\ntopology_template: {}\n"
+
+
+def test_folder_with_a_plain_tosca_template_is_that_template(machine: Machine) -> None:
+    """It needs no name of an archive: the stack has the name of the file, as if the file was named."""
+    ran = machine.apply(folder_with(machine, shop__yaml=TOSCA, run__sh="#!/bin/sh\n"))
+
+    assert ran.code == 0, ran.err
+    assert "shop: CREATE_COMPLETE" in ran.out
 
 
 @pytest.mark.parametrize(
