@@ -7,6 +7,7 @@ ready has everything that its runs need.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping
 
@@ -96,6 +97,11 @@ NEEDS: dict[str, tuple[Program | Module, ...]] = {
 }
 """Tool → what its runs need, all of it; first the program that it drives. Other tools need nothing."""
 
+BOOTED = frozenset({"quadlet", "systemd-unit"})
+"""The tools whose runs need a machine that was booted by systemd."""
+
+NOT_BOOTED = "systemd does not run on this machine, so units can be neither started nor stopped"
+
 PROCESSORS: dict[str, tuple[Program | Module, ...]] = {
     "bash": (BASH,),
     "python": (PYTHON,),
@@ -111,6 +117,11 @@ PROCESSORS: dict[str, tuple[Program | Module, ...]] = {
 def lacking(needs: Iterable[Program | Module], environment: Mapping[str, str]) -> Program | Module | None:
     """Return the first of several needs that is not on this machine; None if all are."""
     return next((need for need in needs if not is_here(need, environment)), None)
+
+
+def is_booted() -> bool:
+    """Return whether this machine was booted by systemd, as sd_booted(3) has it."""
+    return os.path.isdir("/run/systemd/system")  # noqa: PTH112  # never raises
 
 
 def check(needs: Iterable[Program | Module], environment: Mapping[str, str]) -> None:

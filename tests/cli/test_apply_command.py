@@ -72,6 +72,38 @@ def test_missing_file_is_bad_usage(machine: Machine, document: str) -> None:
     assert "Traceback" not in ran.err
 
 
+@pytest.mark.parametrize("others", [["missing.yaml"], ["document.json"], ["document.json", "missing.yaml"]])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_template_with_other_files_is_one_mistake(machine: Machine, others: list[str], is_first: bool) -> None:
+    """The others are not read, whether they are there or not."""
+    template = machine.write("heat_template_version: 2018-08-31\nresources: {r: {type: OS::Heat::None}}\n", "t.yaml")
+    machine.write([counted(machine)])
+    files = [str(machine.folder / name) for name in others]
+    files = [str(template), *files] if is_first else [*files, str(template)]
+
+    ran = machine.command("heat-config-apply", ["--state-dir", str(machine.state), *files], {})
+
+    assert ran.code == 2
+    assert ran.err.startswith(f"error: {template} cannot be applied together with other files")
+    assert len(ran.err.splitlines()) == 1
+    assert runs(machine) == []
+
+
+def test_missing_file_of_a_template_is_reported_once(machine: Machine) -> None:
+    """Where it is named, in our words, and not in those of Heat's API, which is given all files with the template."""
+    text = "heat_template_version: 2018-08-31\nresources:\n  c:\n    type: OS::Heat::SoftwareConfig\n"
+    template = machine.write(f"{text}    properties: {{group: script, config: {{get_file: no.sh}}}}\n", "t.yaml")
+    expected = f"{template}:5:50: error: cannot read {machine.folder}/no.sh: No such file or directory"
+
+    ran = machine.apply(template)
+    checked = machine.command("heat-config-agent", ["template", "validate", str(template)], {})
+
+    assert ran.code == 2
+    for said in (ran.err, checked.out + checked.err):
+        assert expected in said
+        assert said.count(": error: ") == 1
+
+
 def test_nothing_named_is_told_by_the_exit_code(machine: Machine) -> None:
     """Without a document, and without the one that heat-agents would apply, there is nothing to do."""
     ran = machine.apply()

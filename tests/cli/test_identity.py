@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -153,7 +154,9 @@ def test_name_in_two_files_is_refused(machine: Machine) -> None:
     ran = machine.command("heat-config-apply", arguments, {})
 
     assert ran.code == 2
-    assert "the name 'web' is that of two deployments without an id" in ran.err
+    problem = "the name 'web' is that of two deployments without an id"
+    places = [f"{machine.folder}/{name}.json:1:" for name in "ab"]
+    assert re.search(f"{problem}, in {places[0]}[0-9]+ and {places[1]}[0-9]+ ", ran.err)
     assert log(machine) == []
 
 
@@ -202,8 +205,50 @@ def test_name_in_two_files_of_the_daemon_is_a_mistake(machine: Machine) -> None:
     done = machine.agent("run", "--once", "--config", str(settings))
     machine.agent("run", "--once", "--config", str(settings))
 
-    assert "deployments[1].id: every deployment needs an id, or a name of its own in its place" in done.out + done.err
+    problem = "web.id: every deployment needs an id, or a name of its own in its place; the name 'web' is also that of"
+    assert f"{folder}/b.json:1:2: {problem} {folder}/a.json:1:2" in done.out + done.err
     assert log(machine) == ["CREATE one"]
+
+
+@pytest.mark.parametrize("collector", ["local", "file"])
+def test_id_in_two_files_of_the_daemon_names_both_lines(machine: Machine, collector: str) -> None:
+    """The place of an entry counts in its own file, which may have a list or an object."""
+    folder = machine.folder / "local-data"
+    folder.mkdir()
+    entry = '{id: web, group: script, config: "echo %s"}\n'
+    (folder / "a.yaml").write_text(f"# the first\n- {entry % 'one'}")
+    (folder / "b.yaml").write_text("deployments:\n- {id: other, group: script, config: 'true'}\n- " + entry % "two")
+    paths = folder if collector == "local" else f"{folder}/a.yaml, {folder}/b.yaml"
+    settings = machine.write(f"[agent]\ncollectors = {collector}\n[{collector}]\npath = {paths}\n", "agent.conf")
+
+    done = machine.agent("run", "--once", "--config", str(settings))
+
+    expected = f"{folder}/b.yaml:3:4: web.id: 'web' is also the id of {folder}/a.yaml:2:4; ids must be unique"
+    assert expected in done.out
+    assert expected in machine.agent("status", "--json").out
+    assert machine.agent("log", "web").out == "one\n"
+
+
+def test_id_in_two_files_of_a_command_names_both_lines(machine: Machine) -> None:
+    """The first is applied, as it would be without the other."""
+    for name in ("one", "two"):
+        machine.write(f'\n- {{id: web, group: script, config: "echo {name}"}}\n', f"{name}.yaml")
+    paths = [f"{machine.folder}/{name}.yaml" for name in ("one", "two")]
+
+    done = machine.command("heat-config-apply", ["--state-dir", str(machine.state), *paths], {})
+
+    assert f"{paths[1]}:2:4: web.id: 'web' is also the id of one in {paths[0]}:2:4; that one is applied" in done.err
+    assert machine.agent("log", "web").out == "one\n"
+
+
+def test_name_twice_in_a_file_names_both_lines(machine: Machine) -> None:
+    """Neither has an id that would tell them apart."""
+    path = machine.write("".join(f"- {{name: web, group: script, config: 'echo {n}'}}\n" for n in (1, 2)), "site.yaml")
+
+    done = machine.apply(path)
+
+    problem = "the name 'web' is also that of [0] in line 1, and neither of them has an id"
+    assert f"{path}:2:4: error: web.name: {problem}" in done.err
 
 
 def test_mistake_in_a_file_of_the_daemon_has_its_place(machine: Machine) -> None:

@@ -8,8 +8,12 @@ from pathlib import Path
 import pytest
 
 import heat_config_hooks
+from heat_config_agent.cli import ready
+from heat_config_agent.model.deployment import Tool
 from heat_config_hooks import needs
+from heat_config_hooks.errors import HookError
 from heat_config_hooks.programs import Module, Program, title
+from heat_config_hooks.tools import unit_start
 from support.machine import Machine, deployment
 
 CONFIGS: dict[str, object] = {
@@ -142,3 +146,35 @@ def test_playbook_without_the_runner_is_an_open_point(machine: Machine, parts: P
     assert point["code"] == "open-tool"
     assert point["problem"] == "ansible-runner is not on this machine"
     assert point["hint"].startswith("install it with «")
+
+
+@pytest.mark.parametrize("tool", sorted(needs.BOOTED))
+@pytest.mark.parametrize("booted", [True, False])
+def test_tool_of_units_is_ready_where_systemd_runs(
+    machine: Machine, parts: Parts, monkeypatch: pytest.MonkeyPatch, tool: str, booted: bool
+) -> None:
+    """Its run on any other machine fails with the same sentence, as in a container, and doctor does not warn of it."""
+    for part in needs.NEEDS[tool]:
+        parts.have(part)
+    monkeypatch.setattr(needs, "is_booted", lambda: booted)
+    found = Tool(tool, f"builtin:{tool}")
+
+    [state] = ready.states([found], machine.environment)
+
+    assert (state.problem, state.needs_systemd) == (("", False) if booted else (needs.NOT_BOOTED, True))
+    assert not state.lacks
+    if not booted:
+        with pytest.raises(HookError, match=needs.NOT_BOOTED):
+            unit_start.require()
+
+
+def test_doctor_says_which_tools_need_systemd(machine: Machine) -> None:
+    """No deployment needs them, so nothing is wrong."""
+    if needs.is_booted():
+        pytest.skip("systemd runs on this machine: try it in a container")
+    machine.have_quick_tools()
+
+    hooks = next(line for line in machine.agent("doctor").out.splitlines() if line.split()[1:2] == ["hooks"])
+
+    assert hooks.startswith("OK ")
+    assert "systemd does not run here for " in hooks

@@ -387,7 +387,7 @@ def test_the_timeline_tells_waiting_from_working(stacks: Stacks) -> None:
     stacks("create", "a", "-t", str(path))
     first, second = stacks("graph", "a", "--timeline").out.splitlines()[-2:]
     assert re.search(r"CREATE  [\d.]+ s +█+$", first)
-    assert re.search(r"CREATE  [\d.]+ s after waiting [\d.]+ s  ░+█+$", second)
+    assert re.search(r"CREATE  [\d.]+ s after waiting [\d.]+ s +░+█+$", second)
 
 
 def test_only_one_server(stacks: Stacks) -> None:

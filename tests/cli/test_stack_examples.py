@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import pace
+from support import pace, ports
 from support.machine import Machine
 
 pytestmark = pytest.mark.new_process
@@ -34,10 +33,7 @@ def stack(machine: Machine, *words: str) -> str:
 @pytest.fixture
 def port() -> int:
     """A port that nobody uses."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-        return number
+    return ports.reserved()
 
 
 @contextlib.contextmanager

@@ -10,9 +10,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from heat_config_stack.cli.stack import layout, svg
-from heat_config_stack.cli.stack.drawing import layers
-from heat_config_stack.cli.stack.layout import Layout, Line, Node
+from heat_config_stack.cli.stack import drawing
+from heat_config_stack.cli.stack.drawing import Layout, Line, Node, layers
 from heat_config_stack.cli.stack.timeline import Span
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -26,7 +25,7 @@ def node(name: str, *needs: str, status: str = "") -> Node:
 
 def placed(nodes: list[Node]) -> Layout:
     """Return the layout of resources whose boxes all have one size."""
-    return layout.placed(layers(nodes), {each.name: SIZE for each in nodes})
+    return drawing.placed(layers(nodes), {each.name: SIZE for each in nodes})
 
 
 def drawn(line: Line) -> Iterator[tuple[float, float]]:
@@ -81,7 +80,7 @@ def test_no_line_runs_behind_a_box_and_no_boxes_overlap(seed: int) -> None:
 def test_transitive_dependencies_are_left_out(seed: int) -> None:
     """The remaining arrows have the same meaning, and none of them is redundant."""
     nodes = random_nodes(seed)
-    direct = layout.direct(nodes)
+    direct = drawing.direct(nodes)
 
     def reached(name: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
         return {name}.union(*(reached(other, needs) for other in needs[name]))
@@ -114,7 +113,7 @@ def test_arrows_and_status() -> None:
     """Each line has an arrowhead, and each status a word, a mark and a border of its own."""
     states = ["CREATE_COMPLETE", "CREATE_FAILED", "UPDATE_IN_PROGRESS", "INIT_COMPLETE"]
     nodes = [node("server"), *(node(state.lower(), "server", status=state) for state in states)]
-    picture = ET.fromstring(svg.graph(layers(nodes)))  # noqa: S314  # our own
+    picture = ET.fromstring(drawing.svg_graph(layers(nodes)))  # noqa: S314  # our own
     lines = [path for path in picture.iter(f"{SVG}path") if path.find(f"{SVG}title") is not None]
     assert len(lines) == 4
     assert all(line.get("marker-end") == "url(#arrowhead)" for line in lines)
@@ -131,10 +130,10 @@ def test_arrows_and_status() -> None:
 @pytest.mark.parametrize("name", ["short", "W" * 30, "a_" * 100 + "end", "設定" * 40, "x\x1b[2J\ny<&>"])
 def test_names_fit(name: str) -> None:
     """A box is as wide as its texts; a text that would be too long loses its middle, and is whole in the title."""
-    picture = ET.fromstring(svg.graph([[node(name)]]))  # noqa: S314  # our own
+    picture = ET.fromstring(drawing.svg_graph([[node(name)]]))  # noqa: S314  # our own
     texts = [text.text or "" for text in picture.iter(f"{SVG}text")]
     (box,) = (box for box in picture.iter(f"{SVG}rect") if box.get("id"))
-    assert 12 + svg.extent(texts[0], 8.2) < float(box.get("width", "0")) < 350
+    assert 12 + drawing.extent(texts[0], 8.2) < float(box.get("width", "0")) < 350
     title = picture.findtext(f".//{SVG}g/{SVG}title") or ""
     assert title.startswith(re.sub(r"[\x00-\x1f]", lambda sign: " " if sign[0] == "\n" else "\ufffd", name))
     if "…" in texts[0]:
@@ -152,7 +151,7 @@ def test_the_timeline_tells_waiting_from_working() -> None:
         Span("third", "CREATE", "IN_PROGRESS", 0, 12, 12),
     ]
     assert [span.times() for span in spans] == ["10 s", "2.00 s after waiting 10 s", "waiting for 12 s"]
-    picture = ET.fromstring(svg.timeline(spans))  # noqa: S314  # our own
+    picture = ET.fromstring(drawing.svg_timeline(spans))  # noqa: S314  # our own
     bars = [[bar.get("fill") for bar in lane.iter(f"{SVG}rect")] for lane in picture.iter(f"{SVG}g")]
     assert [len(lane) for lane in bars] == [1, 2, 1]
     assert bars[1][0] == bars[2][0] == "url(#waiting)"

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.test_stack_failed_again import stack
+from heat_config_agent.settings import effective
+from heat_config_stack.cli.stack import values
+from heat_config_stack.records import listing
 from support.loopback import wait_until
 from support.machine import Machine
 
@@ -85,9 +89,27 @@ def test_interrupted_stack_is_shown_with_the_command_that_continues_it(machine: 
         assert json.loads(stack(machine, "list", "--json").out)[0]["interrupted"] is True
         assert why in machine.agent("status").out
         assert machine.agent("status", "--json").json["interrupted_stacks"]["s"].startswith(why)
+        for words in (["status", "--check"], ["wait", "--stack", "s"], ["wait", "--stack", "s", "--json"]):
+            done = machine.agent(*words)
+            assert (done.code, why in done.out + done.err) == (1, True), words
+        assert machine.agent("wait", "--stack", "s", "--for-action", "DELETE", "--timeout", "0").code == 1
     finally:
         os.kill(pid, signal.SIGKILL)
     assert stack(machine, "delete", "s", "--yes").code == 0
+
+
+def test_stack_that_has_ended_since_it_was_read_is_not_interrupted(machine: Machine) -> None:
+    """A command may end, and release its lock, between the two looks of another one."""
+    (machine.folder / "s.yaml").write_text(json.dumps({"heat_template_version": "2018-08-31"}))
+    machine.apply(None, "s.yaml")
+    record = listing.kept(machine.state, "s")
+    assert record is not None
+    assert record.record is not None
+    settings = effective.make({}, state=machine.state)
+
+    before = replace(record.record, status="IN_PROGRESS")
+
+    assert values.interrupted(settings, before) == ""
 
 
 def test_wait_says_at_once_what_it_waits_for(machine: Machine) -> None:

@@ -41,6 +41,21 @@ def test_status_shows_every_deployment(machine: Machine, heat: SignalServer) -> 
         assert f"  {words}  " in line
 
 
+def test_refused_result_is_a_problem_while_the_metadata_has_its_deployment(
+    machine: Machine, heat: SignalServer
+) -> None:
+    """The server still waits, and the agent sends nothing more: `--check` says so until the deployment has left."""
+    heat.answers.extend([Answer(404)])
+    machine.apply([deployment("d1", name="web", signal=heat.url())])
+
+    checked = machine.agent("status", "--check")
+    machine.apply([])
+
+    words = "the server has refused the result of web for good: `heat-config-agent show web"
+    assert (checked.code, words in checked.out) == (1, True)
+    assert words not in machine.agent("status", "--check").out
+
+
 def test_status_shows_what_runs(machine: Machine) -> None:
     """A deployment that runs is shown with its process, for how long, and its limit; one that waits is shown too."""
     given = [waiting(machine, options={"timeout": 30}), counted(machine, "d2")]

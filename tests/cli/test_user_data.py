@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_stack.resource_types import user_data
+from heat_config_stack.resource_types import servers
 from support.machine import Done, Machine
 
 LEFT = "the user_data of web is not carried out; --user-data carries out its scripts"
@@ -154,4 +154,4 @@ def test_parts_for_cloud_init_are_named(machine: Machine, tmp_path: Path) -> Non
 )
 def test_user_data_is_read_as_cloud_init_reads_it(text: str, scripts: tuple[str, ...], others: tuple[str, ...]) -> None:
     """The first words say what a text is."""
-    assert user_data.read(text) == user_data.UserData(scripts, others)
+    assert servers.read_user_data(text) == servers.UserData(scripts, others)

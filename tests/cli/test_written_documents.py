@@ -109,7 +109,7 @@ def test_mistakes_of_programs_are_one_object(machine: Machine) -> None:
         ),
         (
             "- {name: web, group: script, config: 'true'}\n- {name: web, group: script, config: 'false'}\n",
-            "2:4: error: web.name: the name 'web' is also that of [0], and neither of them has an id",
+            "2:4: error: web.name: the name 'web' is also that of [0] in line 1, and neither of them has an id",
         ),
         ("- {name: 12, group: script, config: 'true'}\n", "1:4: error: [0].name: expected text, not the number 12"),
         ("- {id: a}\n---\n- {id: b}\n", "2:1: error: it is not YAML: expected a single document"),

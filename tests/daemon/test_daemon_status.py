@@ -154,6 +154,7 @@ sys.exit(agent())
 @pytest.mark.new_process("daemons")
 def test_daemon_that_is_older_than_its_files_is_named(daemon: Daemon) -> None:
     """After an upgrade that did not restart it, `status`, `status --check` and `doctor` say so."""
+    daemon.machine.have_quick_tools()
     daemon.start(sys.executable, "-c", EARLIER)
     daemon.put([])
     wait_until(lambda: daemon.source().get("working") is True, LONG)

@@ -70,6 +70,7 @@ def test_the_metadata_service_is_asked_by_the_source_ec2(machine: Machine, netwo
 
 def test_the_doctor_reaches_it(machine: Machine, network: Network) -> None:
     """`doctor` resolves the address with its zone, and uses no proxy."""
+    machine.have_quick_tools()
     (network.folder / "document").write_text('{"deployments": []}')
     config = machine.folder / "agent.conf"
     config.write_text(

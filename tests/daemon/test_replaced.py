@@ -43,6 +43,7 @@ def test_replaced_deployment_is_explained_before_and_after_its_delete(
     def shown(command: str, *arguments: str) -> str:
         return " ".join(daemon.command(command, *arguments).out.split())
 
+    machine.have_quick_tools()
     daemon.start()
     daemon.put([old])
     daemon.wait_state("old", "signalled")

@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 from collections.abc import Iterator
 
@@ -19,7 +18,7 @@ import heat_config_hooks
 from docs.console import ROOT, Command
 from docs.needs import NEEDS
 from gallery import Example
-from support import pace
+from support import pace, ports
 from support.containers import own_podman, podman
 from support.machine import BIN, Done, Machine
 from system.booted import Booted, booted
@@ -74,17 +73,9 @@ def place(machine: Machine) -> Machine:
     machine.environment |= {
         "HEAT_CONFIG_AGENT_STATE": str(machine.state),
         "PATH": f"{BIN}:{os.environ['PATH']}",
-        "PORT": str(free_port()),
+        "PORT": str(ports.reserved()),
     }
     return machine
-
-
-def free_port() -> int:
-    """Return a port that nothing listens on."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        number: int = free.getsockname()[1]
-        return number
 
 
 @pytest.fixture(scope="module")

@@ -9,6 +9,7 @@ import pytest
 from docs import wording
 
 
+@pytest.mark.slow  # `make lint` reads all modules, too
 def test_our_modules_have_no_new_findings() -> None:
     """Every finding is in the list of what is still to be rewritten; `make lint` says so too."""
     assert [str(finding) for finding in wording.unlisted(wording.all_findings(wording.modules()), wording.left())] == []

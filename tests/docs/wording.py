@@ -67,8 +67,9 @@ def findings(path: str, text: str) -> Iterator[Finding]:
             yield Finding(path, line, name, _instead(match))
     mentions: dict[str, list[int]] = {}
     for node in nodes:
-        if isinstance(node, ast.Name) and node.id in PRONOUNS:
-            mentions.setdefault(node.id, []).append(node.lineno)
+        name = node.id if isinstance(node, ast.Name) else node.arg if isinstance(node, ast.arg) else ""
+        if name in PRONOUNS:
+            mentions.setdefault(name, []).append(node.lineno)  # type: ignore[attr-defined]  # both have it
     for node in nodes:
         if isinstance(node, Function):
             yield from _of_function(path, node, mentions)
@@ -114,7 +115,10 @@ def _of_function(path: str, function: Function, mentions: dict[str, list[int]]) 
     elif _NEGATED_NAME.search(function.name):
         yield Finding(path, function.lineno, function.name, 'write "is_not_a" or, better, the outcome')
     first, last = function.lineno, function.end_lineno or 0
-    for name in sorted(name for name, lines in mentions.items() if any(first <= line <= last for line in lines)):
+    for name, mentioned in sorted(mentions.items()):
+        lines = [line for line in mentioned if first <= line <= last]
+        if not lines or max(lines) - min(lines) < SCOPE:  # no scope in it has more lines
+            continue
         if name in _bound(function) and (scope := max(_scopes(function, name), default=0)) > SCOPE:
             yield Finding(
                 path, function.lineno, f"{function.name}.{name}", f"a pronoun for {scope} lines: name the value"

@@ -17,8 +17,8 @@ from heat_config_agent.model import signed
 from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.policy import Policy
-from heat_config_agent.signing import commits, gate, ssh
-from heat_config_stack.cli import signed_lists
+from heat_config_agent.signing import gate, ssh
+from heat_config_stack.cli import sign
 from support.repositories import Repository
 from support.shares import FOR
 from support.signers import Signer
@@ -92,7 +92,7 @@ def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: ran
     """The files are a document, a template with the file that it names, and an archive, with their lists."""
     tried = 0
     for path in site(tmp_path):
-        lines = "".join(signed_lists.file_lines(str(path), []))
+        lines = "".join(sign.file_lines(str(path), []))
         listed = path.with_name(f"{path.name}{signed.SUFFIX}")
         whole = ssh.sign(alice.key, signed.FILES, lines).encode()
         listed.write_bytes(whole)
@@ -125,7 +125,7 @@ def test_no_byte_of_a_file_or_its_list_can_be_changed(alice: Signer, chosen: ran
 def test_no_byte_of_a_config_or_its_list_can_be_changed(alice: Signer, chosen: random.Random, tmp_path: Path) -> None:
     """A plan runs a config only as the list has it, and with the list as it was signed."""
     site(tmp_path)
-    lines = sorted(signed_lists.config_lines(str(tmp_path / "site.yaml"), str(tmp_path / "list")))
+    lines = sorted(sign.config_lines(str(tmp_path / "site.yaml"), str(tmp_path / "list")))
     assert len(lines) == 2
     whole = ssh.sign(alice.key, signed.CONFIGS, "".join(lines)).encode()
     config = "#!/bin/sh\necho one\n"
@@ -157,10 +157,10 @@ def test_no_byte_of_a_commit_or_a_tag_can_be_changed(alice: Signer, chosen: rand
         return bool(evidence) and ssh.problem(evidence, alice.line()) == ""
 
     def commit(content: bytes) -> bool:
-        return counts(commits.of_commit(content.decode("utf-8", "surrogateescape")))
+        return counts(ssh.of_commit(content.decode("utf-8", "surrogateescape")))
 
     def tag(content: bytes) -> bool:
-        return counts(commits.of_tag(content.decode("utf-8", "surrogateescape"), "v1"))
+        return counts(ssh.of_tag(content.decode("utf-8", "surrogateescape"), "v1"))
 
     tried = refused(commit, (repository.git("cat-file", "commit", revision) + "\n").encode(), chosen)
     tried += refused(tag, (repository.git("cat-file", "tag", "v1") + "\n").encode(), chosen)

@@ -20,7 +20,7 @@ from fuzz.examples import SHARE, TESTS, odd, places, tries
 from fuzz.test_services import LOADER, PIECES
 from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.model.errors import AgentError
-from heat_config_stack.cli.stack import nodes
+from heat_config_stack.cli.stack import values
 from heat_config_stack.definition import Definition, Identity, Unresolved
 from heat_config_stack.lifecycle import deployments, preview, validation
 from heat_config_stack.lifecycle.live import Stack, World
@@ -142,8 +142,8 @@ class Life:
         root = self.session.root
         if root is None:
             return
-        for row in nodes.brief(root):
-            json.dumps(nodes.in_full(root, row["node"]))
+        for row in values.nodes(root):
+            json.dumps(values.node_in_full(root, row["node"]))
         for name in root.definition.outputs:
             with suppress(Unresolved):
                 json.dumps(root.output(name))

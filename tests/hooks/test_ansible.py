@@ -345,14 +345,21 @@ def test_another_stdout_callback(driver: Driver) -> None:
     ("config", "code", "says"),
     [
         ("- hosts: [\n", 4, "YAML"),
-        (json.dumps(playbook({"no.such.module": {}})), 4, "couldn't resolve module/action 'no.such.module'"),
-        (json.dumps(playbook(roles=["nowhere"])), 1, "the role 'nowhere' was not found"),
+        pytest.param(
+            json.dumps(playbook({"no.such.module": {}})),
+            4,
+            "couldn't resolve module/action 'no.such.module'",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            json.dumps(playbook(roles=["nowhere"])), 1, "the role 'nowhere' was not found", marks=pytest.mark.slow
+        ),
         (
             json.dumps(playbook({"name": "far", "ping": {}}, vars={"ansible_remote_tmp": "/proc/nowhere"})),
             4,
             "\nunreachable: far: ",
         ),
-        ("hosts: localhost\n", 4, "playbook"),
+        pytest.param("hosts: localhost\n", 4, "playbook", marks=pytest.mark.slow),
     ],
     ids=["no yaml", "no module", "no role", "unreachable", "no list"],
 )
@@ -414,6 +421,7 @@ def test_a_playbook_that_does_nothing(
         assert "allow_nothing" in result["deploy_stderr"].splitlines()[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_nobody_is_asked(driver: Driver) -> None:
     """A prompt does not wait for an answer."""
@@ -551,6 +559,7 @@ def test_it_is_told_to_end(machine: Machine, stubborn: Path, callback: str) -> N
     assert "TASK [next]" not in result["deploy_stdout"]
 
 
+@pytest.mark.slow
 def test_its_output_is_seen_as_it_comes(machine: Machine) -> None:
     """While a task is running, `log` shows the output of the task before it."""
     go = machine.folder / "go"
@@ -596,6 +605,7 @@ def test_it_is_forgotten(machine: Machine) -> None:
     assert {each.name for each in (machine.state / "run/heat-config-ansible").iterdir()} == {"d11.x"}
 
 
+@pytest.mark.slow
 def test_an_odd_id(driver: Driver) -> None:
     """An unsafe id is not used for files, and the playbook gets it unchanged."""
     write = {"copy": {"content": "{{ heat_config_id }}", "dest": "{{ heat_outputs_path }}.id"}}

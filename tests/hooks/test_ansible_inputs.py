@@ -65,6 +65,7 @@ def test_no_text_of_an_input_is_a_template(driver: Driver) -> None:
     assert not canary.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_trusted_inputs_are_templates(driver: Driver) -> None:
     """With the option, as in heat-agents, a text may refer to other variables."""
@@ -76,6 +77,7 @@ def test_trusted_inputs_are_templates(driver: Driver) -> None:
     assert trusted["said"] == "hello Ann"
 
 
+@pytest.mark.slow
 def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     """An input `ansible_…` does not choose the interpreter of modules, and a sentence says that it is left out."""
     canary = driver.folder / "canary"
@@ -93,6 +95,7 @@ def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     assert canary.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver, tmp_path: Path) -> None:
     """Before 2.19, a key of a map without texts has no mark, so the playbook does not run with it."""
@@ -110,7 +113,14 @@ def test_key_that_an_old_ansible_takes_for_a_template_is_refused(driver: Driver,
     assert not (driver.working("ansible") / "ran").exists()
 
 
-@pytest.mark.parametrize("locale", [{"LC_ALL": "C", "LANG": "C"}, {"LANG": "C"}, {"LANG": ""}])
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"LC_ALL": "C", "LANG": "C"},
+        pytest.param({"LANG": "C"}, marks=pytest.mark.slow),
+        pytest.param({"LANG": ""}, marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_play_for_localhost_runs_here_in_any_locale(driver: Driver, locale: dict[str, str]) -> None:
     """Ansible uses neither ssh nor the locale of the agent, which may not be UTF-8."""
@@ -121,6 +131,7 @@ def test_play_for_localhost_runs_here_in_any_locale(driver: Driver, locale: dict
     assert (result["deploy_status_code"], result.get("said")) == (0, "é"), result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("driver", ["alone"], indirect=True)
 def test_last_line_is_the_cause_of_the_other_failures(driver: Driver) -> None:
     """It is the first failure that was not rescued: neither one of `always`, nor one that was rescued before."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from heat_config_stack.records.lines import written
+from heat_config_stack.records.store import line_of
 from stack.made import deployment, script, tried, value
 from support import endings, loaded
 from support.loopback import wait_until
@@ -77,7 +77,7 @@ def copied(start: Path, folder: Path) -> Path:
     kept = folder / "stacks/s/stack"
     if kept.exists():
         lines = [json.loads(line[9:].replace(str(start), str(folder))) for line in kept.read_text().splitlines()]
-        kept.write_bytes(b"".join(written(*each) for each in lines))
+        kept.write_bytes(b"".join(line_of(*each) for each in lines))
         (folder / "stacks/s/stack.lock").unlink()  # it says how long the file was
     return folder
 

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from heat_config_stack.records import lines
 from heat_config_stack.records.records import Record, ResourceRecord, StackRecord, to_json
-from heat_config_stack.records.store import FILE, Store
+from heat_config_stack.records.store import FILE, Line, Store, damage_of, read_lines
 from support import planted
 from support.promises import seed
 
@@ -96,7 +95,7 @@ def test_a_file_that_has_grown_is_written_anew(tmp_path: Path) -> None:
 )
 def test_damaged_line_is_attributed_only_if_it_is_the_last(line: bytes) -> None:
     """It is known only of a line that is what is left of one, and no more than one."""
-    found = lines.damaged(line)
+    found = damage_of(line)
     assert found == (("stack", "a") if line == b'00000000 ["stack","a",' else ("", ""))
 
 
@@ -104,14 +103,14 @@ def test_each_record_is_read_once(tmp_path: Path) -> None:
     """In the place of its first line is the last one; events and what is not certain are read as they are."""
     filled(tmp_path).close()
     content = (tmp_path / FILE).read_bytes()
-    found = [*lines.read(content)]
-    records = [line for line in found if isinstance(line, lines.Line) and line.key]
+    found = [*read_lines(content)]
+    records = [line for line in found if isinstance(line, Line) and line.key]
     assert len(found) == content.count(b"\n")
     assert [line.key[:1] for line in records] == [*"001234567"]
     assert all(isinstance(line.values, dict) and line.values["status"] == "COMPLETE" for line in records[1:])
-    assert sum(isinstance(line, lines.Line) and line.kind == "event" for line in found) == 16
+    assert sum(isinstance(line, Line) and line.kind == "event" for line in found) == 16
     damaged = content.replace(b'"status":"COMPLETE"', b'"status":"COMPLETf"', 1)
-    assert sum(isinstance(line, lines.Line) and bool(line.key) for line in lines.read(damaged)) > len(records)
+    assert sum(isinstance(line, Line) and bool(line.key) for line in read_lines(damaged)) > len(records)
 
 
 def test_the_records_of_one_kind_are_read(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from heat_config_stack.definition import Identity
 from heat_config_stack.definition.files import File
 from heat_config_stack.hot import loader
 from heat_config_stack.hot.source import Source
-from heat_config_stack.resource import type_schemas, type_templates
+from heat_config_stack.resource import type_schemas
 from heat_config_stack.resource_types import known_types
 
 
@@ -19,13 +19,14 @@ def test_the_template_of_every_type_is_valid() -> None:
         class_ = types.known(name)
         assert class_ is not None
         declared = type_schemas.declaration(name, class_, placeholder=class_.is_placeholder)
-        made = type_templates.template(declared, type_templates.HOT)
-        assert made["parameters"].keys() == declared["properties"].keys()
-        source = Source(File("t.yaml", json.dumps(made, default=repr)))
+        template = type_schemas.generated_template(declared, type_schemas.HOT)
+        assert template["parameters"].keys() == declared["properties"].keys()
+        source = Source(File("t.yaml", json.dumps(template, default=repr)))
         _, mistakes, warnings = loader.examine(source, Identity("s", "i"), known=False)
         if mistakes or warnings:
             wrong[name] = [str(each) for each in (*mistakes, *warnings)]
-        assert type_templates.template(declared, type_templates.CFN)["Parameters"].keys() == made["parameters"].keys()
+        former = type_schemas.generated_template(declared, type_schemas.CFN)
+        assert former["Parameters"].keys() == template["parameters"].keys()
     assert wrong == {}
 
 
@@ -35,7 +36,7 @@ def test_the_template_of_a_type_is_heats() -> None:
     class_ = types.known("OS::Heat::RandomString")
     assert class_ is not None
     declared = type_schemas.declaration("OS::Heat::RandomString", class_)
-    hot, cfn = (type_templates.template(declared, kind) for kind in (type_templates.HOT, type_templates.CFN))
+    hot, cfn = (type_schemas.generated_template(declared, kind) for kind in (type_schemas.HOT, type_schemas.CFN))
     assert (hot["heat_template_version"], hot["description"]) == ("2016-10-14", "Initial template of RandomString")
     assert hot["parameters"]["length"] == {
         "type": "number",

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -49,11 +50,15 @@ def _group(item: pytest.Item) -> str:
     elif item.get_closest_marker("apart"):
         return item.nodeid
     else:
-        name = (
-            str(item.path.relative_to(_TESTS).with_suffix("")) if item.path.is_relative_to(_TESTS) else item.path.stem
-        )
+        name = _of_file(item.path)
     item.add_marker(pytest.mark.xdist_group(name))
     return name
+
+
+@functools.cache
+def _of_file(path: Path) -> str:
+    """Return the group of the tests of a file; it is asked for thousands of tests."""
+    return str(path.relative_to(_TESTS).with_suffix("")) if path.is_relative_to(_TESTS) else path.stem
 
 
 def _seconds(item: pytest.Item) -> float:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import requests
 
-from support import endings, pace
+from support import endings, pace, ports
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until
 from support.repositories import Repository
@@ -64,13 +64,6 @@ http {{
     }}
 }}
 """
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as place:
-        place.bind(("127.0.0.1", 0))
-        return int(place.getsockname()[1])
 
 
 def _answers(place: int | Path) -> bool:
@@ -145,7 +138,7 @@ class GitByDaemon(Published):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        port = free_port()
+        port = ports.reserved()
         words = [f"{git_programs()}/git-daemon", "--listen=127.0.0.1", f"--port={port}", "--reuseaddr", "--export-all"]
         self.programs.commands = [([*words, f"--base-path={self.folder}", str(self.folder)], port)]
         self.repository = Repository(self.folder / "repository")
@@ -171,7 +164,7 @@ class GitBySsh(Published):
             subprocess.run(words, check=True)
         shutil.copy(keys / "user.pub", keys / "authorized")
         Path("/run/sshd").mkdir(exist_ok=True)  # of sshd itself, whose package makes it at the boot
-        port = free_port()
+        port = ports.reserved()
         settings = keys / "sshd_config"
         lines = [f"ListenAddress 127.0.0.1:{port}", f"HostKey {keys}/host", f"PidFile {keys}/sshd.pid"]
         lines += [f"AuthorizedKeysFile {keys}/authorized", "StrictModes no", "UsePAM no", "PermitRootLogin yes"]
@@ -205,7 +198,7 @@ class Web(Published):
         (self.folder / "server.pem").write_text(CERTIFICATE + KEY)
         self.authority = self.folder / "ca.pem"
         self.authority.write_text(CERTIFICATE)
-        self.port, self.registry = free_port(), free_port()
+        self.port, self.registry = ports.reserved(), ports.reserved()
         self.base = f"https://127.0.0.1:{self.port}"
         (self.folder / "files").mkdir()
         values = {"folder": self.folder, "port": self.port, "registry": self.registry}

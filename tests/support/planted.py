@@ -26,7 +26,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from heat_config_agent.cli import config, log, show, status
 from heat_config_agent.model.errors import AgentError
-from heat_config_agent.runs import run_folder
+from heat_config_agent.runs import earlier, run_folder
 from heat_config_agent.state import journal
 
 if TYPE_CHECKING:
@@ -172,6 +172,8 @@ def _may_hold(folder: Path, name: str) -> bool:
     if folder == Path():
         return name.startswith((journal.FILE, f".{journal.FILE}", "learned.json", ".learned.json"))
     top = folder.parts[0]
+    if run_folder.EARLIER in folder.parts:  # it is masked on disk
+        return False
     if top == "stacks" and len(folder.parts) > 1:
         inner = Path(*folder.parts[2:])  # results are in it with their outputs, which other resources need
         return name.startswith((RECORD, f".{RECORD}")) or inner == Path("deployed") or _may_hold(inner, name)
@@ -253,6 +255,7 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
         "failed": False,
         "follow": False,
         "schema": False,
+        "chosen": None,
     }
     for as_json in (False, True):
         options = Namespace(**usual, json=as_json, all=True)
@@ -265,6 +268,9 @@ def _listings(machine: Machine, place: Path) -> Iterator[tuple[str, str]]:
     printed_by_it = place / "runs" / (entries[-1] if entries else "") / "stdout"
     if printed_by_it.is_file() and printed_by_it.stat().st_size < MUCH:
         yield f"log {options.id}", printed(log.run, options)
+        for number in range(1, len(earlier.listed(printed_by_it.parent)) + 1):
+            options.chosen = number
+            yield f"log {options.id} --run {number}", printed(log.run, options)
 
 
 def printed(command: Callable[[Namespace], int], options: Namespace) -> str:
@@ -284,7 +290,7 @@ _OURS = ("journal", "health.json", "documents/*.json", "deployed/*.notify.json",
 
 def _open(state: Path) -> Iterator[str]:
     """Yield which of our own files others than we can read."""
-    for pattern in (*_OURS, *(f"runs/*/{name}" for name in run_folder.STREAMS)):
+    for pattern in (*_OURS, *(f"runs/*/{name}" for name in (*run_folder.STREAMS, "earlier/*/*"))):
         for path in state.glob(pattern):
             with contextlib.suppress(FileNotFoundError):
                 found = path.lstat()
@@ -300,7 +306,9 @@ def _left(machine: Machine) -> Iterator[str]:
             for key, entry in journal.read(machine.state).items():
                 folder = machine.state / "runs" / key
                 for path in folder.glob("*") if entry.settled else ():
-                    if path.name not in run_folder.STREAMS and not path.name.startswith("status."):
+                    if path.name not in (*run_folder.STREAMS, run_folder.EARLIER) and not path.name.startswith(
+                        "status."
+                    ):
                         yield f"what a run was given is left: {path}"
     for folder in (machine.folder, machine.state):
         yield from (f"a core: {path}" for path in folder.glob("core*") if path.is_file())

@@ -14,7 +14,7 @@ from heat_config_agent.model.deployment import BUILTIN, Document, Tool
 from heat_config_agent.model.policy import Policy
 from heat_config_agent.signing import ssh
 from heat_config_hooks.values import replace
-from heat_config_stack.cli import signed_lists
+from heat_config_stack.cli import sign
 from support.signers import Signer
 from system.openstack import Lab
 
@@ -67,7 +67,7 @@ def test_heat_delivers_what_was_signed(cloud: Lab, tmp_path: Path) -> None:
     script.write_text("#!/bin/sh\necho hello $who\n")
     path = tmp_path / "site.yaml"
     path.write_text(TEMPLATE.replace("SIGNED", listed.name).replace("SCRIPT", script.name))
-    lines = "".join(sorted(set(signed_lists.config_lines(str(path), str(listed)))))
+    lines = "".join(sorted(set(sign.config_lines(str(path), str(listed)))))
     assert lines.count("\n") == 5
     listed.write_text(ssh.sign(signer.key, signed.CONFIGS, lines))
     name = cloud.name("signed")

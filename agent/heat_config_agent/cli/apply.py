@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
             return code
-    if any(map(_is_packed, options.file)) or (len(options.file) == 1 and is_template(options.file[0])):
+    if any(map(_is_packed, options.file)) or any(map(is_template, options.file)):
         return apply_template(settings, options, None)
     sources, drop_in = _sources(options.file, settings, options.signature or "")
     try:

@@ -153,9 +153,9 @@ _HEAD = 4096
 def apply_template(settings: Settings, options: SimpleNamespace | argparse.Namespace, content: bytes | None) -> int:
     """Create or update the stack of a template."""
     if len(options.file) != 1 or options.file == ["-"]:
-        raise UsageError(
-            "a template cannot be applied together with other files, or from standard input", hint="name one file"
-        )
+        template = next(filter(is_template, options.file), "a template")
+        problem = f"{template} cannot be applied together with other files, or from standard input"
+        raise UsageError(problem, hint="a template is applied alone: name one file")
     if options.only:
         raise UsageError(f"--only is for documents, and {options.file[0]} is a template")
     from heat_config_agent.cli import stack_package  # noqa: PLC0415  # documents need none of it

@@ -17,7 +17,7 @@ import heat_config_hooks
 from heat_config_agent.cli import ready, state_options, terminal
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.doctor import Finding, Verdict, machine, ok, rules, warning
-from heat_config_agent.model.deployment import Document, Tool
+from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import ExitCode, StateError
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings import effective
@@ -131,23 +131,25 @@ class _Programs:
             else:
                 problem = f"a deployment needs the tool {name!r}, which has no hook"
                 yield warning("hooks", problem, "heat-config-agent hooks")
-        absent = []
         for tool in self._every:
             state = states[tool.name]
             if not state.problem:
                 continue
-            if state.lacks:
-                absent.append(tool)
-            if not state.lacks or tool.name in needed:
+            if tool.name in needed or not (state.lacks or state.needs_systemd):
                 need = "a deployment needs it, and " if tool.name in needed else ""
                 yield warning("hooks", f"{tool.name}: {need}{state.problem}")
-        yield ok("hooks", self._summary(absent))
+        yield ok("hooks", self._summary())
 
-    def _summary(self, absent: list[Tool]) -> str:
+    def _summary(self) -> str:
+        states = list(zip((tool.name for tool in self._every), self._states, strict=True))
         usable = sum(not state.problem for state in self._states)
-        names = ", ".join(tool.name for tool in absent)
-        missing = f"; missing programs for: {names}" if names else ""
-        return f"{usable} of {len(self._states)} tools ready{missing}"
+        missing = ", ".join(name for name, state in states if state.lacks)
+        units = " or ".join(name for name, state in states if state.needs_systemd)
+        return (
+            f"{usable} of {len(states)} tools ready"
+            + (f"; missing programs for: {missing}" if missing else "")
+            + (f"; systemd does not run here for {units}" if units else "")
+        )
 
     def _ask(self) -> None:
         self._states = ready.states(self._every, self._environment)

@@ -8,12 +8,14 @@ import time
 from functools import partial
 from pathlib import Path
 
-from heat_config_agent.cli import named, state_options, terminal
+from heat_config_agent.cli import kept_runs, named, state_options, terminal
+from heat_config_agent.deployments import plan
 from heat_config_agent.masking.redaction import beginning, redactor
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import AgentError, ExitCode
-from heat_config_agent.runs import resolved, run_folder, streams, supervisor
+from heat_config_agent.runs import earlier, resolved, run_folder, streams, supervisor
+from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock
 from heat_config_hooks import files
 from heat_config_hooks.reply import CUT, EDGE
@@ -32,16 +34,35 @@ def add(commands: state_options.Commands) -> None:
     parser = state_options.command(commands, "log", "print the output of a deployment's tool", __doc__)
     state_options.add_id(parser)
     parser.add_argument("-f", "--follow", action="store_true", help="follow the output until the run ends")
+    parser.add_argument(
+        "--run",
+        dest="chosen",
+        type=kept_runs.number,
+        metavar="N",
+        help="print the output of one of the runs that show lists: 1 is the oldest one that is kept, 0 is the newest, "
+        "and -1 is the one before that",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the run's standard output to standard output, and its standard error to standard error."""
-    found = named.find(state_options.of(options), options.id, options.config, newest=True)
-    settings, entry = found.settings, found.entry
+    asked = state_options.of(options)
+    target = named.find(asked, options.id, options.config, newest=True)
+    settings, entry = target.settings, target.entry
+    show = asked.command("show", options.id)
+    if options.chosen is not None:
+        runs = kept_runs.of(target)
+        chosen = kept_runs.choose(runs, options.chosen, target.title, f"`{show}` lists them")
+        entry = chosen.entry
+        _say_which(chosen, len(runs))
+        if chosen.before is not None:
+            _print_earlier(settings, chosen)
+            return ExitCode.OK
     folder = settings.state / "runs" / entry.key
-    if not folder.is_dir():
-        raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}")
+    if not folder.is_dir() or (entry.started is None and not options.follow and not _has_output(folder)):
+        before = f"`{show}` lists earlier runs, whose output is kept" if kept_runs.of(target) else ""
+        raise AgentError(f"there is no output of {entry.title}: {_why_none(entry)}", hint=before)
     if options.follow:
         entry = _on_record(settings.state, entry, folder)
     deployment = state_options.deployment(settings, entry)
@@ -53,14 +74,53 @@ def run(options: argparse.Namespace) -> int:
     deployment = revealed(deployment, folder, entry, follow=options.follow)
     if deployment is None:
         return ExitCode.OK
+    _print(settings, entry, deployment, follow=options.follow)
+    if options.chosen is None:
+        _say_earlier(target, asked, options.id)
+    return ExitCode.OK
+
+
+def _print(settings: Settings, entry: Entry, deployment: Deployment, *, follow: bool) -> None:
+    """Print the output of the last run of an entry; with `follow`, until it ends."""
+    folder = settings.state / "runs" / entry.key
     printed = [_Stream(folder / "stdout", deployment), _Stream(folder / "stderr", deployment, error=True)]
     while True:
-        running = options.follow and _is_running(entry, folder)
+        running = follow and _is_running(entry, folder)
         for stream in printed:
             stream.copy(to_the_end=not running)
         if not running:
-            return ExitCode.OK
+            return
         time.sleep(_INTERVAL)
+
+
+def _print_earlier(settings: Settings, chosen: kept_runs.KeptRun) -> None:
+    """Print the output of an earlier run, which was masked when it was kept. Raises AgentError if it is not there."""
+    bare = {"id": chosen.entry.id, "name": chosen.entry.name}
+    deployment = state_options.deployment(settings, chosen.entry) or plan.deployment_of(chosen.entry, bare)
+    printed = [chosen.folder / name for name in earlier.STREAMS if (chosen.folder / name).exists()]
+    if not printed:
+        raise AgentError(
+            f"the output of run {chosen.number} of {chosen.entry.title} is not kept: the secrets in it were not known"
+        )
+    for path in printed:
+        _Stream(path, deployment, error=path.name == "stderr").copy(to_the_end=True)
+
+
+def _say_which(chosen: kept_runs.KeptRun, count: int) -> None:
+    """Say on standard error which run it is."""
+    when = f", {plan.clock(chosen.started)}" if chosen.started else ""
+    why = f": {chosen.reason}" if chosen.reason else ""
+    terminal.complain(f"run {chosen.number} of {count}{when}: {chosen.outcome}{terminal.line(why)}", "quiet")
+
+
+def _say_earlier(found: named.Named, asked: Settings, name: str) -> None:
+    """Say on standard error that the output of earlier runs is kept too, if it is."""
+    before = [each for each in kept_runs.of(found) if each.entry.key != found.entry.key or each.before is not None]
+    if before:
+        last = before[-1]
+        log = asked.command("log", name, "--run", str(last.number))
+        earlier_runs = terminal.count(len(before), "earlier run")
+        terminal.complain(f"{earlier_runs}, the last one {last.outcome}: `{log}` prints its output", "quiet")
 
 
 def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
@@ -71,12 +131,17 @@ def _on_record(state: Path, entry: Entry, folder: Path) -> Entry:
     """
     while (
         entry.state in {State.ACCEPTED, State.RETRY, State.REBOOT}
-        and not (entry.run and run_folder.status(folder, entry.run.mark).exists())
+        and not (entry.run and _has_output(folder) and run_folder.status(folder, entry.run.mark).exists())
         and lock.holder(state) is not None
     ):
         time.sleep(_INTERVAL)
         entry = journal.read(state).get(entry.key, entry)
     return entry
+
+
+def _has_output(folder: Path) -> bool:
+    """Return whether the output in the folder of a run is there, and was not moved to that of earlier runs."""
+    return (folder / "stdout").exists()
 
 
 def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool) -> Deployment | None:
@@ -99,9 +164,9 @@ def revealed(deployment: Deployment, folder: Path, entry: Entry, *, follow: bool
 
 def _why_none(entry: Entry) -> str:
     """Return why there is no output."""
-    if entry.removed is Removed.ALL or (entry.settled and entry.run):
+    if entry.removed is Removed.ALL or (entry.settled and entry.started):
         return "it was pruned; keep_for and keep_size say how long it is kept, and a full disk shortens that"
-    return "it has not been started yet" if entry.state is State.ACCEPTED else "nothing was run for it"
+    return "it has not been started yet" if entry.state in (State.ACCEPTED, State.RETRY) else "nothing was run for it"
 
 
 def _is_running(entry: Entry, folder: Path) -> bool:

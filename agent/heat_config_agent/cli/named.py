@@ -38,6 +38,8 @@ class Named:
     """The stack that it is of; empty if it is of none."""
     deployment: str = ""
     """Its id in the stack, which is the same for all its actions."""
+    same: tuple[Entry, ...] = ()
+    """The entries of all its actions, oldest first; only its own if it was named by its id."""
 
 
 def find(settings: Settings, argument: str, config: Path | None, *, newest: bool = False) -> Named:
@@ -70,19 +72,20 @@ def find(settings: Settings, argument: str, config: Path | None, *, newest: bool
 
 def _own(settings: Settings, entries: Mapping[str, Entry], wanted: str, *, newest: bool) -> Named:
     entry = choose(entries, wanted, newest=newest)
-    return Named(entry=entry, title=entry.title, settings=settings)
+    return Named(entry=entry, title=entry.title, settings=settings, same=_same(entries, wanted, entry))
 
 
 def _followed(
-    settings: Settings, name: str, entries: Mapping[str, Entry], wanted: str, config: Path | None, *, newest: bool
+    settings: Settings, name: str, entries: Mapping[str, Entry], argument: str, config: Path | None, *, newest: bool
 ) -> Named:
-    entry = choose(entries, wanted, newest=newest)
+    entry = choose(entries, argument, newest=newest)
     place = followed.document(settings.state, name)
     return Named(
         entry=entry,
         title=f"{name}/{entry.title}",
         settings=effective.make(os.environ, config=config, state=place),
         follows=name,
+        same=_same(entries, argument, entry),
     )
 
 
@@ -94,12 +97,14 @@ def _of_stack(settings: Settings, name: str, config: Path | None) -> Named:
     runs = [each for each in journaled if each.source.endswith(f"/{deployment}") or each.id == deployment]
     if not runs:
         raise AgentError(f"nothing has run for {path} of the stack {stack}")
+    runs.sort(key=lambda each: each.accepted)
     return Named(
-        entry=max(runs, key=lambda each: each.accepted),
+        entry=runs[-1],
         title=name,
         settings=effective.make(os.environ, config=config, state=folder),
         stack=stack,
         deployment=deployment,
+        same=tuple(runs),
     )
 
 
@@ -202,6 +207,15 @@ def choose(entries: Mapping[str, Entry], name: str, *, newest: bool) -> Entry:
                 f"{name!r} is more than one deployment: {', '.join(shown[:_SHOWN])}{more}", hint="give more of the id"
             )
     raise AgentError(f"no deployment {name!r}")
+
+
+def _same(entries: Mapping[str, Entry], wanted: str, chosen: Entry) -> tuple[Entry, ...]:
+    """Return the entries that are actions of the same deployment as the chosen one, of those that an argument names.
+
+    Heat names a deployment after its config, which several may share: they differ in their resource.
+    """
+    same = [each for each in matching(entries, wanted) if (each.owner, each.title) == (chosen.owner, chosen.title)]
+    return tuple(sorted(same, key=lambda each: each.accepted))
 
 
 def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:

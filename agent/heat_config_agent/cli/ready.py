@@ -39,6 +39,8 @@ class State:
     """The reason why the tool cannot be used, and what to do; empty if it can."""
     lacks: bool = False
     """True if something that its runs need is not installed."""
+    needs_systemd: bool = False
+    """True if everything is installed, and systemd would have to run on this machine."""
 
 
 def about(tool: Tool) -> About | None:
@@ -106,6 +108,8 @@ def _ask(tool: Tool, environment: Mapping[str, str], stack: contextlib.ExitStack
     if need is not None:
         there = shlex.join(commands[0]) if commands else ""
         return State(program=there, problem=str(programs.missing(need, environment)), lacks=True)
+    if tool.name in needs.BOOTED and not needs.is_booted():
+        return State(program=shlex.join(commands[0]), problem=needs.NOT_BOOTED, needs_systemd=True)
     if not program.version:
         return State(program=shlex.join(commands[0]))
     return [_start(command, program.version, environment, stack) for command in commands]

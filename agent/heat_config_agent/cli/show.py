@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from heat_config_agent.cli import named, state_options, status, terminal
+from heat_config_agent.cli import kept_runs, named, state_options, status, terminal
 from heat_config_agent.deployments import plan, replacement
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.redaction import concealer, is_secret
@@ -31,7 +31,8 @@ def add(commands: state_options.Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Show the deployment, without its secrets."""
-    target = named.find(state_options.of(options), options.id, options.config, newest=True)
+    asked = state_options.of(options)
+    target = named.find(asked, options.id, options.config, newest=True)
     settings, entry = target.settings, target.entry
     deployment = state_options.deployment(settings, entry)
     kept = entry.values
@@ -44,14 +45,20 @@ def run(options: argparse.Namespace) -> int:
     if entry.removed is not Removed.NOTHING:  # which parts of an output are secret is no longer known
         result = {name: value if name in STANDARD_OUTPUTS else MASK for name, value in result.items()}
     inputs = _inputs(deployment) if deployment else {}
+    runs = kept_runs.of(target)
     if options.json:
-        terminal.say(json.dumps({**status.values(entry, settings.state), "inputs": inputs, "result": result or None}))
+        more = {"inputs": inputs, "result": result or None, "runs": [each.values for each in runs]}
+        terminal.say(json.dumps({**status.values(entry, settings.state), **more}))
         return ExitCode.OK
     facts = [*_facts(target, deployment, settings.state), *_replaced(entry, settings.state)]
     for line in terminal.table(facts):
         terminal.say(line)
     _section("inputs", inputs)
     _section("result", result)
+    if len(runs) > 1:
+        terminal.say(f"\nruns (`{asked.command('log', options.id, '--run', 'N')}` prints the output of run N)")
+        for line in terminal.table(each.row for each in runs):
+            terminal.say(line)
     return ExitCode.OK
 
 

@@ -49,7 +49,7 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     A stack has failed if its last action has, or the last run of one of its workflows, or if its records are damaged.
     """
     reasons: dict[str, str] = {}
-    interrupted: dict[str, str] = {}
+    unfinished: dict[str, str] = {}
     for name in names(settings.state):
         stack = kept(settings.state, name)
         if stack is None or stack.blank:
@@ -60,14 +60,11 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             from heat_config_stack.cli.stack import sessions  # noqa: PLC0415  # slow to load
 
             reasons[name] = sessions.why_failed(settings, name)
+        elif sentence := interrupted(settings, stack):
+            unfinished[name] = sentence
         elif stack.workflows:
             reasons[name] = "; ".join(f"the workflow {each} has failed: {why}" for each, why in stack.workflows)
-        elif stack.record.status == "IN_PROGRESS":
-            from heat_config_stack.cli.stack import values  # noqa: PLC0415
-
-            if sentence := values.interrupted(settings, stack.record):
-                interrupted[name] = sentence
-    return reasons, interrupted
+    return reasons, unfinished
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
@@ -96,6 +93,15 @@ def kept(state: Path, name: str) -> Kept | None:
     return listing.kept(state, name)
 
 
+def interrupted(settings: Settings, stack: Kept) -> str:
+    """Return that the action of a stack was interrupted, and which command continues it; empty if it was not."""
+    if stack.record is None or stack.record.status != "IN_PROGRESS":
+        return ""
+    from heat_config_stack.cli.stack import values  # noqa: PLC0415  # slow to load
+
+    return values.interrupted(settings, stack.record)
+
+
 def deployments(settings: Settings) -> Sequence[tuple[str, Path, str]]:
     """Return `STACK/RESOURCE`, the folder of its journal and its id, of each deployment of all stacks."""
     if not names(settings.state):
@@ -116,9 +122,9 @@ def run_again(settings: Settings, stack: str, deployment: str, *, as_new: bool) 
 
     With `as_new`, it counts as never made. Raises AgentError.
     """
-    from heat_config_stack.cli.stack import again  # noqa: PLC0415
+    from heat_config_stack.cli.stack import operations  # noqa: PLC0415
 
-    return again.request(settings, stack, deployment, as_new=as_new)
+    return operations.request_run(settings, stack, deployment, as_new=as_new)
 
 
 def deployment_at(settings: Settings, stack: str, path: str) -> tuple[Path, str]:

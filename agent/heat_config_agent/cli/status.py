@@ -29,7 +29,7 @@ _EPILOG = """\
 exit codes:
   0  the status was shown; with --check: the agent is well, even if deployments failed; with --failed: nothing failed
   1  with --check: no agent is running, it has a problem (a source, a delivery, the settings, or a pause), or a stack
-     has failed; with --failed: a deployment or a stack has failed
+     has failed or was interrupted; with --failed: a deployment or a stack has failed
   2  bad usage or configuration
 """
 
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     overview = _overview(settings, rows, with_pruned=options.all)
     if options.failed:
         return _name_failures(options, overview)
-    is_bad = options.check and (overview.problems or overview.failed_stacks)
+    is_bad = options.check and overview.alarms
     code = ExitCode.FAILED if is_bad else ExitCode.OK
     if options.json:
         terminal.say(json.dumps(overview.values()))
@@ -165,11 +165,16 @@ class _Overview:
         return [f"stack {name}: {why}" for name, why in self.failed_stacks.items()]
 
     @property
+    def alarms(self) -> list[str]:
+        """Return a sentence for everything that somebody has to look after, failed deployments excepted."""
+        return [*self.problems, *self.failed_stack_lines, *self.interrupted_stacks.values()]
+
+    @property
     def verdict(self) -> str:
         """Return everything that is wrong in one line, or that the agent is well."""
         well = f"the agent is well: {self.agent['doing']}"
         well += "".join(f"; {each.sentence}" for each in self.replaced)
-        return "; ".join([*self.problems, *self.failed_stack_lines]) or well
+        return "; ".join(self.alarms) or well
 
     def values(self) -> dict[str, object]:
         """Return it as JSON."""
@@ -202,6 +207,7 @@ def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
     failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *elsewhere]
+    problems += _refused(settings, rows)
     problems += [mistake for mistake in settings.mistakes if not any(mistake in problem for problem in problems)]
     hint = "" if agent["running"] else agents.hint(state, settings.options, os.environ, "status")
     if hint:
@@ -291,7 +297,7 @@ def _show_stacks(overview: _Overview) -> None:
     for line in overview.failed_stack_lines:
         terminal.say(terminal.styled(terminal.line(line), "bad"))
     for line in overview.interrupted_stacks.values():
-        _warn(line)
+        terminal.say(terminal.styled(terminal.line(line), "bad"))
 
 
 def _show_excess(settings: Settings, hidden: int) -> None:
@@ -485,6 +491,15 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     if age := health.outdated(agent) if agent["running"] else "":
         problems.append(f"{age}: restart it")
     return problems
+
+
+def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
+    """Return a sentence about the results that their servers have refused for good, if the metadata has any of them."""
+    refused = [row.title for row in rows if row.entry.state is State.REFUSED and row.entry.left_at is None]
+    if not refused:
+        return []
+    number = "the server has refused the result" if len(refused) == 1 else f"{len(refused)} results were refused"
+    return [f"{number} of {', '.join(refused[:5])} for good: `{settings.command('show', refused[0])}` says why"]
 
 
 def _skipped(state: Path, keys: Collection[str]) -> list[Mapping[str, object]]:

@@ -8,16 +8,21 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from heat_config_agent.cli import named, stack_package, state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
-from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import agents, followed, health, journal, lock
 from heat_config_agent.state.followed import Followed
 from heat_config_hooks.values import dataclass, replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from heat_config_agent.settings.effective import Settings
 
 _DESCRIPTION = """: Wait until a deployment, a stack, or all deployments are done, and print how they ended. Without ID
 and --stack, wait until the running agent has the document of every source that it uses, each deployment in force has
@@ -29,7 +34,7 @@ the name ID, the newest one counts.
 _EPILOG = """\
 exit codes:
   0  it is done, and nothing failed
-  1  it is done, and a deployment or the stack failed
+  1  it is done, and a deployment or the stack failed; or the action of the stack was interrupted
   2  bad usage or configuration, or a state directory that cannot be used
   7  the time of --timeout is over, and it is not done yet
   8  the time of --timeout is over, and the deployment, the stack or the agent is not there
@@ -100,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     action = options.for_action or ""
     if options.stack:
-        look = _stack(settings.state, options.stack, action)
+        look = _stack(settings, options.stack, action)
     else:
         look = _deployments(*_named(settings.state, options.id or ""), action, settings.followed)
         look = _elsewhere(look, settings, options) if options.id else look
@@ -162,7 +167,7 @@ def _found(missing: _View, settings: Settings, options: argparse.Namespace) -> _
     if action and found.entry.action != action:
         line = f"{_line(found.entry, found.settings.state)}; it has not begun {action}"
         return _View(code=ExitCode.TIMED_OUT, line=line, entries=(found.entry,))
-    return _view_of(found.entry, found.settings.state)
+    return _view_of_entry(found.entry, found.settings.state)
 
 
 def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
@@ -208,10 +213,10 @@ def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _
     names = sorted({each.title for each in matches})
     if len(names) > 1:
         raise UsageError(f"{name!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
-    return _view_of(max(matches, key=lambda each: each.accepted), state)
+    return _view_of_entry(max(matches, key=lambda each: each.accepted), state)
 
 
-def _view_of(entry: Entry, state: Path) -> _View:
+def _view_of_entry(entry: Entry, state: Path) -> _View:
     """Return how far a deployment is."""
     if not _has_ended(entry):
         return _View(code=ExitCode.TIMED_OUT, line=_line(entry, state), entries=(entry,))
@@ -271,34 +276,44 @@ def _unfinished(stack: tuple[str, Followed | None]) -> str:
     return f"follow {name}: revision {followed.short(record.begun)} is being carried out" if record.begun else ""
 
 
-def _stack(state: Path, name: str, action: str) -> Callable[[], _View]:
-    """Return a function that looks at a stack on this machine. Raises UsageError if the name is not valid."""
+def _stack(settings: Settings, name: str, action: str) -> Callable[[], _View]:
+    """Return a function that looks at a stack on this machine. Raises UsageError if the name is not valid.
+
+    An action that was interrupted is not waited for: only a command continues it.
+    """
+    state = settings.state
     path = stack_package.records_file(state, name)
     seen: object = ()
     view = _View(code=ExitCode.NOT_THERE, line="")
+    interruption: Callable[[], str] = str
 
     def look() -> _View:
-        nonlocal seen, view
+        nonlocal seen, view, interruption
         changed = _last_change(path)
-        if changed == seen:
-            return view
-        seen, kept = changed, stack_package.kept(state, name)
-        if kept is None or kept.blank:
-            code = ExitCode.OK if action == "DELETE" else ExitCode.NOT_THERE
-            view = _View(code=code, line=f"there is no stack {name} in {state}")
-            return view
-        record = kept.record
-        if record is None:
-            raise StateError(f"cannot read the stack {name}: {kept.trouble}")
-        line = f"{name}: {record.action}_{record.status}" + (f": {record.reason}" if record.reason else "")
-        if action and record.action != action:
-            view = _View(code=ExitCode.TIMED_OUT, line=f"{line}; it has not begun {action}")
-        else:
-            codes = {"COMPLETE": ExitCode.OK, "FAILED": ExitCode.FAILED}
-            view = _View(code=codes.get(record.status, ExitCode.TIMED_OUT), line=line)
+        if changed != seen:
+            seen, stack = changed, stack_package.kept(state, name)
+            if stack is None or stack.blank:
+                code = ExitCode.OK if action == "DELETE" else ExitCode.NOT_THERE
+                view = _View(code=code, line=f"there is no stack {name} in {state}")
+                return view
+            if stack.record is None:
+                raise StateError(f"cannot read the stack {name}: {stack.trouble}")
+            view = _view_of(name, action, stack.record.action, stack.record.status, stack.record.reason)
+            interruption = partial(stack_package.interrupted, settings, stack)
+        if view.code == ExitCode.TIMED_OUT and (why := interruption()):
+            return _View(code=ExitCode.FAILED, line=why)
         return view
 
     return look
+
+
+def _view_of(name: str, wanted: str, action: str, status: str, reason: str) -> _View:
+    """Return how far a stack is with the `wanted` action; with any if that is empty."""
+    line = f"{name}: {action}_{status}" + (f": {reason}" if reason else "")
+    if wanted and action != wanted:
+        return _View(code=ExitCode.TIMED_OUT, line=f"{line}; it has not begun {wanted}")
+    codes = {"COMPLETE": ExitCode.OK, "FAILED": ExitCode.FAILED}
+    return _View(code=codes.get(status, ExitCode.TIMED_OUT), line=line)
 
 
 def _has_ended(entry: Entry) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from heat_config_agent.deployments import metadata
-from heat_config_agent.model.deployment import CLEANUP_KEY, DELETE, Document
+from heat_config_agent.model.deployment import CLEANUP_KEY, DELETE, Document, Mistake
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import UsageError
 from heat_config_hooks.values import replace
@@ -28,15 +28,22 @@ def check(documents: Iterable[Document]) -> None:
     """Raise UsageError if two files have different deployments of one name without ids: they replace each other."""
     first: dict[str, tuple[object, str]] = {}
     for document in documents:
-        for entry in _entries(document) if metadata.is_by_hand(document) else ():
+        for index, entry in enumerate(_entries(document) if metadata.is_by_hand(document) else ()):
             if not isinstance(entry, dict) or not _is_unnamed(entry):
                 continue
-            name = str(entry["name"])
-            known, source = first.setdefault(name, (entry, document.source))
+            name, place = str(entry["name"]), _place(document, index)
+            known, other = first.setdefault(name, (entry, place))
             if known != entry:
-                files = " and ".join(each.removeprefix("file:") for each in (source, document.source))
-                problem = f"the name {name!r} is that of two deployments without an id, in {files}"
+                problem = f"the name {name!r} is that of two deployments without an id, in {other} and {place}"
                 raise UsageError(problem, hint="rename one of them")
+
+
+def _place(document: Document, index: int) -> str:
+    """Return the file and the line of the name of an entry."""
+    path = f"[{index}].name" if isinstance(document.content, list) else f"deployments[{index}].name"
+    mistake = Mistake(path=path, problem="")
+    located = document.located(mistake) if document.located is not None else mistake
+    return located.position or document.source.removeprefix("file:")
 
 
 def completed(documents: Iterable[Document], entries: Mapping[str, Entry], key: bytes) -> list[Document]:

@@ -84,10 +84,14 @@ def parse(document: Document, *, by_name: bool = False) -> Parsed:
     if mistake:
         return Parsed((), tuple(_placed([mistake], document)), understood=False)
     deployments: dict[str, Deployment] = {}
+    named: dict[str, Deployment] = {}
     mistakes: list[Mistake] = []
     evidence = document.signatures, document.signed_configs
     for index, entry in enumerate(entries):
         deployment = _deployment(entry, f"{where}[{index}]", document, evidence, by_name=by_name)
+        before = named.setdefault(deployment.name, deployment)
+        if deployment.mistakes and deployment.name and before.document != deployment.document:
+            deployment = _second_of_its_name(deployment, before, document)
         if document.located is not None:
             mistaken = tuple(_placed(deployment.mistakes, document))
             deployment = replace(deployment, located=document.located, mistakes=mistaken)
@@ -95,10 +99,27 @@ def parse(document: Document, *, by_name: bool = False) -> Parsed:
         if first and first.document == deployment.document:
             continue  # the same entry twice is the same work
         if first:
-            deployment = _second_of_its_id(deployment, first)
+            deployment = _second_of_its_id(deployment, first, document)
         mistakes += deployment.mistakes
         deployments[deployment.key] = deployment
     return Parsed(tuple(deployments.values()), tuple(mistakes))
+
+
+def _second_of_its_name(deployment: Deployment, first: Deployment, document: Document) -> Deployment:
+    """Return a deployment with the name of an earlier one; if its name would have to be its id, its mistake says so."""
+    reason = f"the name {quoted(deployment.name)} is also that of {_place(first, document)}"
+    mistakes = (
+        replace(each, problem=f"{each.problem}; {reason}") if each.problem == NO_IDENTITY else each
+        for each in deployment.mistakes
+    )
+    return replace(deployment, mistakes=tuple(mistakes))
+
+
+def _place(deployment: Deployment, document: Document, key: str = "") -> str:
+    """Return the place of a deployment in its file, such as `site.yaml:3:5`; its path if no file has it."""
+    if document.located is None:
+        return deployment.where
+    return document.located(Mistake(path=f"{deployment.where}{key}", problem="")).position or deployment.where
 
 
 def _placed(mistakes: Iterable[Mistake], document: Document) -> Iterable[Mistake]:
@@ -199,7 +220,9 @@ def parse_all(
     deployments: dict[str, Deployment] = {}
     sources: set[str] = set()
     mistakes: list[Mistake] = []
+    by_source: dict[str, Document] = {}
     for document in documents:
+        by_source[document.source] = document
         parsed = parse(document)
         mistakes += parsed.mistakes
         if parsed.understood:
@@ -207,8 +230,12 @@ def parse_all(
         for deployment in parsed.deployments:
             first = deployments.setdefault(deployment.key, deployment)
             if first.document != deployment.document:
-                problem = f"{quoted(deployment.id)} is also the id of one in {first.source}; that one is applied"
-                mistakes.append(Mistake(path=f"{document.source}: {deployment.where}.id", problem=problem))
+                other = by_source[first.source]
+                place = first.source if other.located is None else _place(first, other, ".id")
+                problem = f"{quoted(deployment.id)} is also the id of one in {place}; that one is applied"
+                mistake = Mistake(path=f"{deployment.where}.id", problem=problem)
+                located = document.located(mistake).place if document.located is not None else ""
+                mistakes.append(replace(mistake, path=f"{document.source}: {mistake.path}", place=located))
     return list(deployments.values()), frozenset(sources), mistakes
 
 
@@ -239,15 +266,15 @@ def _entries(content: object) -> tuple[list[object], str, Mistake | None]:
     return [], "", Mistake(path="deployments", problem=f"expected a list, not {kind_of(entries)}")
 
 
-def _second_of_its_id(deployment: Deployment, first: Deployment) -> Deployment:
+def _second_of_its_id(deployment: Deployment, first: Deployment, document: Document) -> Deployment:
     """Return a deployment with the id of an earlier one: with a mistake, so that it fails.
 
     Its own target receives the failure, but never the target of the first one, which waits for the first result.
     """
-    mistake = Mistake(
-        path=f"{deployment.where}.id",
-        problem=f"{quoted(deployment.id)} is also the id of {first.where}; ids must be unique",
-    )
+    problem = f"{quoted(deployment.id)} is also the id of {_place(first, document, '.id')}; ids must be unique"
+    mistake = Mistake(path=f"{deployment.where}.id", problem=problem)
+    if document.located is not None:
+        mistake = document.located(mistake)
     return replace(
         deployment,
         key=_digest(deployment.document),

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from heat_config_agent.deployments import metadata, selection
 from heat_config_agent.diagnostics import kinds
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
-from heat_config_agent.diagnostics.reading import Reading, parts
+from heat_config_agent.diagnostics.text import Reading, parts
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.deployment import COMPONENT, DELETE, TOOLLESS, Deployment, Document
 from heat_config_agent.model.mistake import Mistake
@@ -104,6 +104,8 @@ def _parsed(value: object) -> metadata.Parsed:
 def _way(reading: Reading, path: str) -> Path:
     """Return the way to a part in the file; its deployment may stand alone there."""
     way = tuple(step for _, step in parts(path))
+    if way[:1] == ("deployments",) and isinstance(reading.value, list):  # several files form one document
+        return way[1:]
     return way[1:] if way and isinstance(way[0], int) and isinstance(reading.value, Mapping) else way
 
 
@@ -131,7 +133,10 @@ def _unknown(reading: Reading, value: object) -> Iterator[Mistake]:
         elif not deployment.id and isinstance(name, str):
             first = seen.setdefault(name, deployment.where)
             if first != deployment.where:
-                problem = f"the name {name!r} is also that of {first}, and neither of them has an id"
+                other = reading.place((*_way(reading, first), "name"))
+                problem = (
+                    f"the name {name!r} is also that of {first} in line {other.line}, and neither of them has an id"
+                )
                 yield reading.mistake(problem, (*way, "name"), "rename one of them")
 
 

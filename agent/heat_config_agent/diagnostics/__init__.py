@@ -6,8 +6,7 @@ Nothing of a language is known here, nor read from disk, and nothing is loaded f
 | module | content |
 |---|---|
 | `kinds` | the kind of a file, from its content or its name |
-| `text` | a text in YAML or JSON: its value, with the position and the written form of every part |
-| `reading` | a document of deployments that was written by hand, in the same way |
+| `text` | a text in YAML or JSON, of a language or with deployments: its value, and the position of every part |
 | `mistakes` | the error that carries the mistakes of a text; a mistake itself is `model.mistake` |
 | `diagnostics` | the mistakes and warnings of one text, collected while it is examined |
 | `words` | "did you mean" |

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from heat_config_agent.deployments import metadata
+from heat_config_agent.deployments import metadata, plan
 from heat_config_agent.deployments.plan import Step
 from heat_config_agent.engine.queue import Active
 from heat_config_agent.engine.survey import with_verified
@@ -117,8 +117,9 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
 
     environment = _environment(settings, job, entry)
     try:
+        keep_earlier(work, entry)
         run_folder.make(folder, mark)
-        run_folder.check_room(folder)
+        _check_room(folder)
         command = _command(settings, job, place)
         if not isinstance(command, protocol.Command):
             return command
@@ -128,6 +129,33 @@ def start(work: Work, step: Step, job: Job) -> Started | Reply | Obstacle:
     except Exception as error:  # noqa: BLE001  # no error here may hold up other deployments
         return _obstacle(job, error, (settings.state, place.working, place.outputs))
     return Started(running, tuple(command.notes))
+
+
+def keep_earlier(work: Work, entry: Entry) -> None:
+    """Keep the output of the run of an entry before the next one. This masks it by the document that was run."""
+    folder = work.settings.run(entry.key)
+    if entry.run is None or not os.path.lexists(run_folder.status(folder, entry.run.mark)):
+        return
+    from heat_config_agent.runs import earlier  # noqa: PLC0415  # most deployments run once
+
+    document = entry.document if entry.document or entry.removed else work.ground.deployed.document(entry.key)
+    deployment = plan.deployment_of(entry, document) if document else None
+    try:
+        earlier.keep(folder, entry, deployment, work.settings.output_limit, work.attempts.alive)
+    except OSError as error:
+        work.report.warn(f"cannot keep the output of the last run of {entry.title}: {cause(error)}")
+
+
+def _check_room(folder: Path) -> None:
+    """Raise OSError if the disk has no room for the output of a run, also without that of earlier runs."""
+    try:
+        run_folder.check_room(folder)
+    except OSError:
+        from heat_config_agent.runs import earlier  # noqa: PLC0415  # few disks are full
+
+        if not earlier.empty(folder):
+            raise
+        run_folder.check_room(folder)
 
 
 def _cleaned(work: Work, step: Step) -> Run | None:

@@ -51,7 +51,10 @@ def accept(work: Work, step: Step) -> bool:
         return False
     if step.verb in (Verb.RUN, Verb.ANSWER):
         work.delivery.drop(key)  # the result of an earlier run, which is not waited for now
-        if not _is_on_record(step, work.journal.entries.get(key)):
+        entry = work.journal.entries.get(key)
+        if not _is_on_record(step, entry):
+            if entry is not None:
+                launch.keep_earlier(work, entry)  # its document is replaced by that of the step
             tool = step.job.config.tool if step.job else step.deployment.group
             work.journal.accepted(step.deployment, tool=name_of(step.deployment, tool))
     if step.verb is Verb.RUN or (step.verb is Verb.ANSWER and work.queue.hold):

@@ -1,7 +1,7 @@
 """Migration from os-collect-config, os-refresh-config and heat-agents to this agent.
 
 `units` reads the files of systemd units, `survey` makes the inventory of the machine, `planning` makes findings and
-steps from it (pure), and `steps` carries the steps out; `freeze` holds the old programs still meanwhile. The agent uses
+steps from it (pure), and `steps` carries them out, and holds the old programs still meanwhile. The agent uses
 their settings, hooks and records where they are. Nothing is deleted, so the migration can be undone.
 """
 

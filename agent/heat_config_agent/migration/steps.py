@@ -1,18 +1,115 @@
-"""Carrying out the steps of a migration. Each step may be interrupted, and repeated."""
+"""Carrying out the steps of a migration. Each step may be interrupted, and repeated.
+
+The old programs are frozen: nothing that they run is cut short, and they begin nothing while they are stopped.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import os
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from heat_config_agent.migration import TAKEN, Deed, Inventory, Plan, Step, Unit, freeze, survey, units
+import psutil
+
+from heat_config_agent.migration import COLLECTOR, TAKEN, Deed, Inventory, Plan, Step, Unit, survey, units
 from heat_config_agent.model.errors import AgentError
 from heat_config_agent.sources.documents import Documents
 from heat_config_agent.state import lock
 from heat_config_hooks import files
+from heat_config_hooks.values import dataclass
+
+_TICK = 0.1
+"""Seconds between two checks of whether something has ended."""
+
+_GRACE = 10.0
+"""Seconds between TERM and KILL for an os-collect-config that its unit does not stop."""
+
+
+@dataclass
+class Wait:
+    """A wait for the old programs, until a deadline."""
+
+    deadline: float
+    """As `time.monotonic` has it."""
+    waits: Callable[[str], None]
+    """Called with the reason of the wait, whenever it changes."""
+    reason: str = ""
+
+    def until(self, attempt: Callable[[contextlib.ExitStack], str]) -> contextlib.ExitStack:
+        """Repeat an attempt until it succeeds, and return the resources that it holds then. Raises AgentError.
+
+        An attempt returns why it has not succeeded yet, or an empty text.
+        """
+        while True:
+            with contextlib.ExitStack() as held:
+                reason = attempt(held)
+                if not reason:
+                    return held.pop_all()
+            if time.monotonic() > self.deadline:
+                hint = "run the command again when that has ended, or wait longer with --wait"
+                raise AgentError(f"{reason}, and must not be cut short", hint=hint)
+            if reason != self.reason:
+                self.reason = reason
+                self.waits(reason)
+            time.sleep(_TICK)
+
+
+def lock_out(old_units: Sequence[Unit], held: contextlib.ExitStack) -> str:
+    """Lock os-refresh-config out; return why that is not possible yet, or an empty text.
+
+    An os-refresh-config that is locked out fails, and os-collect-config runs it again later.
+    """
+    reason = survey.busy(old_units)
+    if reason:
+        return reason
+    for path in survey.locks(old_units):
+        if not path.parent.is_dir():
+            continue
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        held.callback(os.close, descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return f"another process holds {path}"
+    return ""
+
+
+def hold_still(unit: Unit, held: contextlib.ExitStack) -> str:
+    """Stop os-collect-config with SIGSTOP while it runs no command; return which command it runs, or an empty text.
+
+    The lock is not enough: os-collect-config may run another command than os-refresh-config.
+    """
+    for process in survey.collectors(unit):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            held.callback(_let_go, process)
+            process.send_signal(signal.SIGSTOP)
+            while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+                time.sleep(0.001)
+    # It can begin nothing any more, so this answer is final.
+    commands = survey.commands(unit)
+    return f"{COLLECTOR} runs a command (process {commands[0].pid})" if commands else ""
+
+
+def end_collectors(collectors: Sequence[psutil.Process]) -> None:
+    """End the processes of os-collect-config that stopping the unit has left: its main process may be a shell."""
+    for process in collectors:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+            _let_go(process)
+    for process in psutil.wait_procs(collectors, _GRACE)[1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+def _let_go(process: psutil.Process) -> None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process.send_signal(signal.SIGCONT)
+
 
 REPLACED = "replaced"
 """The file in the state directory with the units that the migration has disabled, one on each line."""
@@ -26,13 +123,13 @@ def carry_out(inventory: Inventory, plan: Plan, *, patience: float, waits: Calla
     First wait for work of the old programs, for at most `patience` seconds, and call `waits` with the reason. From then
     on they begin nothing until they are stopped. If a step fails, they continue as before.
     """
-    wait = freeze.Wait(time.monotonic() + patience, waits)
+    wait = Wait(time.monotonic() + patience, waits)
     with contextlib.ExitStack() as held:
         for step in plan.steps:
             if not step.done:
                 try:
                     if step.deed is Deed.WAIT:
-                        held.enter_context(wait.until(lambda attempt: freeze.locked(inventory.old_units, attempt)))
+                        held.enter_context(wait.until(lambda attempt: lock_out(inventory.old_units, attempt)))
                     _do(inventory, step, wait)
                 except OSError as error:
                     about = f": {error.filename}" if error.filename else ""
@@ -45,7 +142,7 @@ def carry_out(inventory: Inventory, plan: Plan, *, patience: float, waits: Calla
 _AGAIN = "correct that, and run the command again: no step is done twice"
 
 
-def _do(inventory: Inventory, step: Step, wait: freeze.Wait) -> None:
+def _do(inventory: Inventory, step: Step, wait: Wait) -> None:
     unit = next((each for each in inventory.old_units if each.name == step.about), None)
     if step.deed is Deed.VARIABLES:
         files.make_directory(TAKEN.parent)
@@ -79,7 +176,7 @@ def _note(unit: str, state: Path) -> None:
         files.replace(path, "".join(f"{name}\n" for name in (*names, unit)).encode(), durable=True)
 
 
-def _stop(step: Step, unit: Unit, wait: freeze.Wait) -> None:
+def _stop(step: Step, unit: Unit, wait: Wait) -> None:
     """Stop a unit, but no processes that its deployments have started, such as daemons."""
     folder = Path("/run/systemd/system") / f"{unit.name}.d"
     alone = unit.kill in ("process", "none") or not unit.name.endswith(".service")
@@ -89,10 +186,10 @@ def _stop(step: Step, unit: Unit, wait: freeze.Wait) -> None:
         files.replace(folder / "heat-config-agent.conf", _LEAVE.encode(), mode=0o644)
         _systemctl(step, "daemon-reload")
     try:
-        with wait.until(lambda attempt: freeze.still(unit, attempt)):
+        with wait.until(lambda attempt: hold_still(unit, attempt)):
             collectors = survey.collectors(unit)
             _systemctl(step, "stop", "--", unit.name)  # systemd sends CONT after TERM, so the process can end
-            freeze.end(collectors)
+            end_collectors(collectors)
     finally:
         if not alone:
             (folder / "heat-config-agent.conf").unlink(missing_ok=True)

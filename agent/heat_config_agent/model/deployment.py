@@ -100,6 +100,14 @@ class Mistake:
     def __str__(self) -> str:
         return f"{self.place or self.path}: {self.problem}"
 
+    @property
+    def position(self) -> str:
+        """The place without its path, e.g. `site.yaml:7:5`; empty if no file has it."""
+        import re  # noqa: PLC0415  # few documents have mistakes
+
+        found = re.match(r".*?:\d+:\d+(?=:|$)", self.place, re.DOTALL)
+        return found[0] if found else ""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Input:

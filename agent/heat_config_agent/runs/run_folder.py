@@ -20,6 +20,8 @@ UNSTARTED, FLUSHED = "unstarted", "flushed"
 RESOLVED = "resolved.json"
 """The file with the secrets to which inputs refer, see `runs.resolved`."""
 STREAMS = ("stdout", "stderr", "supervisor")
+EARLIER = "earlier"
+"""The folder with the masked output of earlier runs, see `runs.earlier`."""
 LEFT = "left"
 """A file in the state directory that says that processes write output of runs that have ended, see `left_output`."""
 
@@ -43,7 +45,10 @@ def status_path(directory: Path, mark: str) -> str:
 
 
 def make(directory: Path, mark: str) -> None:
-    """Make the folder of a run with empty output and a pending status. Everything of an earlier run is removed."""
+    """Make the folder of a run with empty output and a pending status.
+
+    Everything of an earlier run is removed, except the output that `runs.earlier` keeps.
+    """
     try:
         os.mkdir(directory, 0o700)
     except (FileExistsError, FileNotFoundError):  # the folder is there, or its parent is not
@@ -51,7 +56,8 @@ def make(directory: Path, mark: str) -> None:
             files.remove(directory)
         files.make_directory(directory)
         for path in list(directory.iterdir()):
-            files.remove(path)
+            if path.name != EARLIER:
+                files.remove(path)
     for name in STREAMS:
         os.close(os.open(f"{directory}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     descriptor = os.open(status_path(directory, mark), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -170,7 +176,7 @@ def tidy(directory: Path, also: Callable[[], None] = lambda: None) -> None:
             also()
             names.append(names.pop(names.index(RESOLVED)))  # last: until then, all of this can be repeated
         for name in names:
-            if name not in STREAMS and not name.startswith("status."):
+            if name not in STREAMS and name != EARLIER and not name.startswith("status."):
                 files.remove(f"{directory}/{name}")
     except (FileNotFoundError, NotADirectoryError):
         return  # nothing has run

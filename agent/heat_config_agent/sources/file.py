@@ -105,6 +105,22 @@ def _located(path: Path, mistake: Mistake) -> Mistake:
     return replace(mistake, place=strict.located(content, str(path), mistake.path))
 
 
+def _located_in(pieces: Sequence[tuple[str, int]], mistake: Mistake) -> Mistake:
+    """Return a mistake in a document of several files with its place in one; `pieces` are their paths and lengths."""
+    import re  # noqa: PLC0415  # few documents have mistakes
+
+    found = re.match(r"deployments\[(\d+)\]", mistake.path)
+    if found is None:
+        return mistake
+    index = int(found[1])
+    for path, number in pieces:
+        if index < number:
+            its = replace(mistake, path=f"deployments[{index}]{mistake.path[found.end() :]}")
+            return replace(mistake, place=_located(Path(path), its).place)
+        index -= number
+    return mistake
+
+
 def _loaded(text: str | bytes, path: Path, signatures: tuple[str, ...]) -> object:
     """Return the value of a document; bytes are those of one that a person has written.
 
@@ -215,6 +231,8 @@ class Several:
         self.good: dict[str, dict[str, object]] = {}
         """The last usable content of each file."""
         self.last: Document | None = None
+        self._pieces: tuple[tuple[str, int], ...] = ()
+        """The paths of the files in `last`, and how many deployments each has."""
 
     def together(self, states: Sequence[State], errors: Sequence[AgentError]) -> Document:
         """Return the merged document of the files: the same object as before if nothing has changed."""
@@ -239,10 +257,14 @@ class Several:
         content = _merged(pieces)
         evidence = [self._evidence[path] for path, *_ in states if path in self.good]
         signatures = tuple(text for texts in evidence for text in texts) if all(evidence) else ()
-        document = self.last
-        if document is None or document.signatures != signatures or not document_text.same(document.content, content):
-            document = self.last = Document(source=self.name, content=content, signatures=signatures)
-        return document
+        parts = tuple((path, len(_deployments(self.good[path]))) for path, *_ in states if path in self.good)
+        last = self.last
+        same = last is not None and last.signatures == signatures and parts == self._pieces
+        if last is None or not same or not document_text.same(last.content, content):
+            self._pieces = parts
+            located = functools.partial(_located_in, parts)
+            last = self.last = Document(source=self.name, content=content, signatures=signatures, located=located)
+        return last
 
 
 class Files(Several):
@@ -320,8 +342,12 @@ def _merged(pieces: Iterable[Mapping[str, object]]) -> dict[str, object]:
     lists: list[object] = []
     for piece in pieces:
         merged.update(piece)
-        entries = piece.get("deployments")
-        deployments += entries if isinstance(entries, list) else []
+        deployments += _deployments(piece)
         signed = piece.get(SIGNATURES, [])
         lists += signed if isinstance(signed, list) else [signed]
     return {**merged, **({SIGNATURES: lists} if lists else {}), "deployments": deployments}
+
+
+def _deployments(piece: Mapping[str, object]) -> list[object]:
+    entries = piece.get("deployments")
+    return entries if isinstance(entries, list) else []

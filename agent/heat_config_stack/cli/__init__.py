@@ -6,9 +6,9 @@ Only `heat_config_agent.cli.stack_package` knows these commands; no other room p
 | module | content |
 |---|---|
 | `stack/` | `stack`, and templates of `heat-config-apply` |
-| `template`, `template_validation`, `service_validation` | `template`: templates and services are checked |
-| `template_options`, `languages` | the options of a template, and the language that it is written in |
-| `capabilities`, `exporting`, `packing` | `template`: searched by capability, exported as HOT, packed as an archive |
-| `mistakes`, `annotations` | the mistakes of a text: for people, for machines, and for code review |
-| `follow`, `policy`, `sign`, `signed_lists` | the commands of these names, and the lists of what was signed |
+| `template`, `template_options` | `template` and its commands, and the options of a template |
+| `template_validation`, `annotations` | templates are checked; their mistakes for code review |
+| `template_services` | services are checked, packed as archives and exported as HOT |
+| `capabilities` | templates are searched by their capabilities |
+| `follow`, `policy`, `sign` | the commands of these names |
 """

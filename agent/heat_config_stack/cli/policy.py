@@ -115,7 +115,7 @@ def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]
     names = listing.names(settings.state)
     if not names:
         return []
-    from heat_config_stack.cli.stack import refusals as of_stack  # noqa: PLC0415  # many machines have no stack
+    from heat_config_stack.cli.stack import forecast as of_stack  # noqa: PLC0415  # many machines have no stack
     from heat_config_stack.cli.stack import sessions  # noqa: PLC0415
 
     refused: list[tuple[str, str, str]] = []
@@ -127,7 +127,7 @@ def _of_stacks(settings: Settings, policy: Policy) -> list[tuple[str, str, str]]
             continue
         if stack.defined is not None:
             types = sessions.types(settings.words("plugin_dirs"))
-            refusals_of_stack = of_stack.of(stack.defined, types, settings, policy)
+            refusals_of_stack = of_stack.stack_refusals(stack.defined, types, settings, policy)
             refused += [(f"{name}/{refusal.name}", refusal.action, refusal.sentence) for refusal in refusals_of_stack]
     return refused
 

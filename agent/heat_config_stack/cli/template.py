@@ -167,16 +167,16 @@ def schema(options: argparse.Namespace) -> int:
 
 def export(options: argparse.Namespace) -> int:
     """Print the HOT template of a service."""
-    from heat_config_stack.cli import exporting  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import template_services  # noqa: PLC0415  # HOT needs none of it
 
-    return exporting.run(options)
+    return template_services.export(options)
 
 
 def pack(options: argparse.Namespace) -> int:
     """Make an archive."""
-    from heat_config_stack.cli import packing  # noqa: PLC0415  # HOT needs none of it
+    from heat_config_stack.cli import template_services  # noqa: PLC0415  # HOT needs none of it
 
-    return packing.run(options)
+    return template_services.pack(options)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -209,7 +209,7 @@ def _validate(options: argparse.Namespace, emit: Callable[[dict[str, Any]], obje
     """Validate templates; what was found in each is handed to `emit`, if JSON is asked for."""
     names = options.file or [name for name in (options.template,) if name]
     if len(names) > 1 or any(language_of(name) == TOSCA for name in names):
-        from heat_config_stack.cli.service_validation import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
+        from heat_config_stack.cli.template_services import Wishes, validate  # noqa: PLC0415  # HOT needs none of it
 
         def validate_hot(name: str) -> tuple[int, dict[str, Any] | None]:
             from heat_config_stack.cli.template_validation import validated  # noqa: PLC0415  # TOSCA needs none of it

@@ -1,5 +1,8 @@
 """The definition of a stack: the plain data that a template language hands to the stack that carries it out.
 
+In: what a language has made of a template. Out: the same, as trees that a stack can resolve.
+It knows no language and no stack.
+
 The language reads text, checks it, decides conditions, and resolves every function whose value is known without any
 resource. The result is a tree of JSON values. Where only a running stack can know a value, the tree has an object, a
 `Later`: `requires` names the resources that it depends on, and `resolve` returns its value once a `Look` can answer for

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.runs.artifacts import trees
-from heat_config_agent.signing import commits
+from heat_config_agent.signing import ssh
 from heat_config_stack.follow.allowance import Allowance
 from heat_config_stack.follow.demand import Demand
 from heat_config_stack.follow.origin import Origin
@@ -139,8 +139,8 @@ class Git:
         """Return the evidence that a commit is signed, by its tag or by itself. Raises UsageError."""
         ref, evidence = self._origin.ref.removeprefix("refs/tags/"), ""
         if self._git("cat-file", "-t", _REF).strip() == "tag":
-            evidence = commits.of_tag(self._git("cat-file", "tag", _REF), ref)
-        evidence = evidence or commits.of_commit(self._git("cat-file", "commit", revision))
+            evidence = ssh.of_tag(self._git("cat-file", "tag", _REF), ref)
+        evidence = evidence or ssh.of_commit(self._git("cat-file", "commit", revision))
         demand.require(evidence, f"commit {revision[:12]}")
         if demand.after and demand.after != revision and not re.fullmatch(_COMMIT, ref):
             try:

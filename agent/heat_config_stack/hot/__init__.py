@@ -1,5 +1,8 @@
 """HOT: Heat's language of templates, read and checked for a stack on this machine.
 
+In: a template, its environments and files. Out: the definition of a stack, or every mistake with its place.
+It knows neither the types of resources nor what becomes of a definition.
+
     files ─► source ─► template ─► definition
     reader   source    template    loader, compiler
 
@@ -17,6 +20,6 @@
 | `loader` | source → definition, also of child stacks; all mistakes and warnings of a template |
 | `json_schema` | the language as a JSON Schema, for editors |
 
-Nothing here knows the types of resources. Names, messages and rules are Heat's where Heat has them; where Heat answers
+Names, messages and rules are Heat's where Heat has them; where Heat answers
 with a Python exception, there is a sentence here.
 """

@@ -535,12 +535,16 @@ def _parameter(name: str, args: Json, scope: Scope) -> Tree:
     return value
 
 
+NO_CONTENT = 'No content found in the "files" section'
+"""The problem of a file that the template does not have, in Heat's words."""
+
+
 def _file(name: str, args: Json, scope: Scope, *, is_literal: bool) -> str:
     if not isinstance(args, str):
         raise Unresolved(f'Argument to "{name}" must be a string')
     content = scope.content(args)
     if content is None:
-        problem = f'No content found in the "files" section for {name} path: {args}'
+        problem = f"{NO_CONTENT} for {name} path: {args}"
         why = "" if is_literal else ": the name must be literal, because files are read before functions are computed"
         raise Unresolved(f"{problem}{why}")
     return content

@@ -15,6 +15,7 @@ from heat_config_stack.hot import environment, parameters, reader
 from heat_config_stack.hot.capabilities import Choice
 from heat_config_stack.hot.compiler import Circumstances, definition
 from heat_config_stack.hot.environment import Circular, Registry, is_template
+from heat_config_stack.hot.expressions import NO_CONTENT
 from heat_config_stack.hot.source import Source, heat_text
 from heat_config_stack.hot.template import Template, capabilities_once
 from heat_config_stack.hot.versions import OTHERS
@@ -339,6 +340,26 @@ def check(template: str, environments: Sequence[str], parameters: Mapping[str, J
     if made is not None:
         wrong, odd = check_children(made)
         mistakes, warnings = [*mistakes, *wrong], [*warnings, *odd]
-    places = {each.place for each in missing}  # a missing file is reported once
-    mistakes = [*missing, *(each for each in mistakes if each.place not in places)]
+    mistakes = with_missing(missing, mistakes)
     return Checked(source, made, ordered(mistakes), ordered(warnings))
+
+
+def with_missing(missing: Sequence[Mistake], mistakes: Sequence[Mistake]) -> list[Mistake]:
+    """Return the missing files, and the mistakes of a template that are not about them: each file is reported once."""
+    places = {each.place for each in missing}
+    return [
+        *missing,
+        *(each for each in mistakes if each.place not in places and not (missing and is_of_missing_file(each))),
+    ]
+
+
+def is_of_missing_file(mistake: Mistake) -> bool:
+    """Return whether a mistake says in Heat's words that there is no file, which is reported in ours where it is named.
+
+    If the name of the file is computed, no one has looked for it, and Heat's words are all there is.
+    """
+    return NO_CONTENT in mistake.problem and _LATER not in mistake.problem
+
+
+_LATER = "must be literal"
+"""In the problem of a file whose name is computed."""

@@ -91,9 +91,6 @@ def written_capabilities(capabilities: Capabilities) -> str:
     return ", ".join(f"{key}={value}" for key, values in capabilities.items() for value in values)
 
 
-_KEY = "heat_template_version"
-
-
 DOCUMENT = "this is a document of deployments: heat-config-apply --plan shows what it does"
 
 
@@ -142,29 +139,31 @@ class Template:
         return Invalid([Mistake(problem, path, self.text.place(path) or Place(self.file, 1, 1), hint, kind)], OPEN)
 
     def _version(self) -> Version:
-        keys = [key for key in (_KEY, *versions.OTHERS) if key in self.sections]
+        keys = [key for key in (versions.KEY, *versions.OTHERS) if key in self.sections]
         latest = next(reversed(versions.VERSIONS))
         if not keys:
-            hint = f"begin it with {_KEY}: {latest}"
+            hint = f"begin it with {versions.KEY}: {latest}"
             if "tosca_definitions_version" in self.sections:
                 hint = (
                     "a TOSCA service template is read from a file, not from a pipe, nor as a part of another template"
                 )
             elif _has_deployments(self.sections.get("deployments")):
                 hint = DOCUMENT
-            elif misspelt := [key for key in self.sections if meant(key, [_KEY])]:
-                hint = f"is {misspelt[0]} meant to be {_KEY}?"
+            elif misspelt := [key for key in self.sections if meant(key, [versions.KEY])]:
+                hint = f"is {misspelt[0]} meant to be {versions.KEY}?"
             raise self._refuse("Template format version not found.", (), hint, "template_format")
         if len(keys) > 1:
             raise self._refuse(f"Ambiguous versions ({', '.join(keys)})", (keys[1],), "keep one", "template")
-        if keys[0] != _KEY:
+        if keys[0] != versions.KEY:
             problem = "this template is in CloudFormation's format, which is not supported"
-            raise self._refuse(problem, (keys[0],), f"write it in HOT, with {_KEY}", "template")
-        version = versions.find(self.sections[_KEY])
+            raise self._refuse(problem, (keys[0],), f"write it in HOT, with {versions.KEY}", "template")
+        version = versions.find(self.sections[versions.KEY])
         if version is None:
             every = ", ".join([*versions.VERSIONS, *versions.ALIASES])
-            problem = f'"{self.sections[_KEY]}" is not a version of HOT; there are {every}'
-            raise self._refuse(problem, (_KEY,), meant(self.sections[_KEY], versions.VERSIONS), "template")
+            problem = f'"{self.sections[versions.KEY]}" is not a version of HOT; there are {every}'
+            raise self._refuse(
+                problem, (versions.KEY,), meant(self.sections[versions.KEY], versions.VERSIONS), "template"
+            )
         return version
 
     def _check_sections(self, report: Diagnostics) -> None:

@@ -3,29 +3,30 @@
 `flush` writes all changes to disk. The file is rewritten when it has grown. A kill can leave the last line incomplete;
 that line is ignored, and its change is repeated. The file has mode 0600, because it has secrets.
 
-The file is created together with its first lines, so it is never empty. If a line is damaged, a copy of the file is set
-aside, with a warning. If no later line replaces the damaged one, it is uncertain what was done with the stack: it can
-only be deleted.
+A line has a checksum and the whole of a record, so only the last line for each record counts: damage to an earlier one
+costs nothing. The file is created together with its first lines, so it is never empty. If a line is damaged, a copy of
+the file is set aside, with a warning. If no later line replaces the damaged one, it is uncertain what was done with the
+stack: it can only be deleted.
 """
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
+import json
 import os
+import re
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from heat_config_agent.model.errors import LockedError, StateError
 from heat_config_agent.model.positions import Json
 from heat_config_agent.state import record_file
 from heat_config_agent.state.record_file import RecordFile
 from heat_config_hooks import files
-from heat_config_stack.records import lines
 from heat_config_stack.records.kept_files import KeptFiles
-from heat_config_stack.records.lines import Damage, Line
 from heat_config_stack.records.records import (
     IN_PROGRESS,
     ConfigRecord,
@@ -38,6 +39,87 @@ from heat_config_stack.records.records import (
     from_json,
     to_json,
 )
+
+_ENCODER = json.JSONEncoder(separators=(",", ":"))  # `json.dumps` would make one for each line
+
+_ABOUT = re.compile(rb'\["([a-z]{1,20})","([^"\\]{0,100})",')
+"""The beginning of a line's text: the kind of its record, and the key."""
+
+
+class Line(NamedTuple):
+    """A record as written: `values` is None if the record was deleted."""
+
+    kind: str
+    key: str
+    values: Json
+
+
+class Damage(NamedTuple):
+    """A line that cannot be read: the kind and key of its record are empty if they are not certain."""
+
+    kind: str
+    key: str
+
+
+def line_of(kind: str, key: str, values: Json) -> bytes:
+    """Return the line of a record."""
+    return record_file.line_of(_ENCODER.encode([kind, key, values]).encode())
+
+
+def read_lines(content: bytes, only: str = "") -> Iterator[Line | Damage | None]:
+    """Yield one item for each whole line: a record, the damage, or None.
+
+    Where a record has several lines, only its last line is parsed: it is yielded at the place of the first line, and
+    None at the places of the others. With `only`, None is yielded for records of other kinds as well.
+    The first version wrote lines without checksums: where a file begins with such lines, they are read as they are.
+    """
+    lines = content[: record_file.whole(content)].split(b"\n")[:-1]
+    texts = record_file.texts_of(lines)
+    if None in texts:
+        yield from _with_damage(lines, texts)
+        return
+    abouts = [_ABOUT.match(text or b"") for text in texts]
+    names = [about.groups() if about is not None else (b"", b"") for about in abouts]
+    last = dict(zip(names, texts, strict=True))
+    for name, text in zip(names, texts, strict=True):
+        if only and name[1] and name[0] != only.encode():
+            yield None
+        elif not name[1]:
+            yield _line(text or b"") or damage_of(text or b"")
+        else:
+            latest = last.pop(name, None)
+            yield None if latest is None else _line(latest) or damage_of(latest)
+
+
+def _with_damage(lines: Sequence[bytes], texts: Sequence[bytes | None]) -> Iterator[Line | Damage]:
+    unchecked = True
+    for line, text in zip(lines, texts, strict=True):
+        unchecked = unchecked and text is None and line.startswith(b'["')
+        record = _line(line if unchecked else text or b"")
+        yield record or damage_of(line)
+
+
+def _line(text: bytes) -> Line | None:
+    try:
+        kind, key, values = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return Line(kind, key, values) if isinstance(kind, str) and isinstance(key, str) else None
+
+
+def damage_of(line: bytes) -> Damage:
+    """Return the record that a damaged line was about. Nothing is certain if it may have been more than one line."""
+    found = _ABOUT.findall(line)
+    start = _ABOUT.search(line[:150])
+    if len(found) != 1 or start is None or start.start() not in (0, 9) or not _is_plain(line):
+        return Damage("", "")
+    return Damage(found[0][0].decode(), found[0][1].decode())
+
+
+def _is_plain(line: bytes) -> bool:
+    """Return whether a line has only characters that we write: a lost block leaves others in it."""
+    return all(32 <= each < 127 for each in line)
+
 
 FILE = "stack"
 LOCK = "stack.lock"
@@ -236,7 +318,7 @@ class Store(Memory):
         self._file = self._lock = None
 
     def _append(self, kind: str, key: str, values: Json) -> None:
-        self._pending.append(lines.written(kind, key, values))
+        self._pending.append(line_of(kind, key, values))
         self._lines += 1
 
     def _write(self, file: RecordFile) -> None:
@@ -271,7 +353,7 @@ class Store(Memory):
         records += [(EVENT, "", record) for record in self.events[-EVENTS:]]
         records += [(DAMAGED, "", self.damage)] if self.damage else []
         if self._file is not None:
-            self._file.rewrite(b"".join(lines.written(*record) for record in records), durable=durable)
+            self._file.rewrite(b"".join(line_of(*record) for record in records), durable=durable)
             if self._file.safe:
                 self._remember(self._file)
         self._pending, self._lines = [], len(records)
@@ -298,7 +380,7 @@ class Store(Memory):
             return
         hurt = 0
         unsure: set[Damage] = set()
-        for line in lines.read(content, self._only):
+        for line in read_lines(content, self._only):
             self._lines += 1
             if line is None:
                 continue

@@ -5,9 +5,9 @@ It knows the stack only as its `host`, and no resource type.
 
 | module | content |
 |---|---|
-| `resource`, `host` | the base class of all types; the stack of a resource, as the resource sees it |
+| `resource` | the base class of all types, and the stack of a resource as the resource sees it |
 | `properties`, `attributes`, `constraints`, `support`, `snippet`, `translation` | the parts of a plug-in |
 | `actions`, `scheduler`, `rolling` | one action of one resource; concurrent tasks; batches of rolling updates |
-| `types`, `heat_types`, `type_schemas`, `type_templates`, `json_schema` | the class of a type; the facts of Heat's |
-| `clients`, `config_service` | what plug-ins ask for |
+| `types`, `heat_types`, `type_schemas`, `json_schema` | the class of a type; the facts of Heat's; declarations |
+| `config_service` | the configs of a stack, which plug-ins ask for |
 """

@@ -3,28 +3,198 @@
 A class declares `properties_schema` and `attributes_schema`, and has a handler for each action that it takes part in:
 `handle_create` … `handle_delete`, each with a `check_…_complete` if the action takes time. The module `actions` calls
 the handlers and keeps their results. Our own resources are written in the same way.
+`Host` is its stack, as far as the resource uses it, and a `ClientPlugin` stands for the client of a service.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
+from heat_config_agent.masking.redaction import Concealer
 from heat_config_agent.model.positions import Json
 from heat_config_stack import definition
-from heat_config_stack.definition import Later, ResourceDefinition, Tree, Unresolved
+from heat_config_stack.definition import Definition, Environment, Later, ResourceDefinition, Tree, Unresolved
 from heat_config_stack.records import exception
 from heat_config_stack.records.exception import UpdateReplace
-from heat_config_stack.records.records import ResourceRecord
+from heat_config_stack.records.records import ResourceRecord, StackRecord
 from heat_config_stack.resource import attributes
-from heat_config_stack.resource.clients import ClientUser
-from heat_config_stack.resource.host import Host
+from heat_config_stack.resource.config_service import ConfigService
 from heat_config_stack.resource.properties import Properties, Schema, Wrong, as_far_as_known, schemata
 from heat_config_stack.resource.snippet import Snippet, freeze
 from heat_config_stack.resource.support import SupportStatus
 from heat_config_stack.resource.translation import TranslationRule
+
+
+class Host(Protocol):
+    """The stack of a resource, as far as the resource uses it."""
+
+    look: definition.Look
+    context: None
+
+    @property
+    def id(self) -> str:
+        """Return the stack's id."""
+
+    @property
+    def name(self) -> str:
+        """Return the stack's name."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Return the names of the resources that contain the stack, the outermost first."""
+
+    @property
+    def definition(self) -> Definition:
+        """Return the definition of the stack. Raises ValueError if it has none."""
+
+    @property
+    def defined(self) -> Definition | None:
+        """Return the definition of the stack; None if it has none."""
+
+    @property
+    def environment(self) -> Environment:
+        """Return the environment that maps the stack's types."""
+
+    @property
+    def record(self) -> StackRecord:
+        """Return the record of the stack."""
+
+    @property
+    def conceal(self) -> Concealer:
+        """Return what hides the secrets of the stack."""
+
+    @property
+    def config_service(self) -> ConfigService:
+        """Return the service that stores configs for the stack's resources."""
+
+    def keep(self, record: ResourceRecord) -> None:
+        """Keep a record."""
+
+    def drop(self, record: ResourceRecord) -> None:
+        """Delete a record."""
+
+    def forgets(self, name: str, failure: str) -> bool:
+        """Return whether a resource is forgotten although its deletion failed, and report that it is."""
+
+    def flush(self) -> None:
+        """Write all records to disk."""
+
+    def happened(
+        self, path: Sequence[str], action: str, status: str, reason: str = "", *, record: ResourceRecord | None = None
+    ) -> None:
+        """Record an event of a resource."""
+
+    def leave_unchanged(self, name: str) -> None:
+        """Report that an update does not have to change a resource."""
+
+
+class ExceptionFilter:
+    """Swallows the exceptions for which a function is true: as a context, or called with an exception."""
+
+    def __init__(self, decides: Callable[..., bool]) -> None:
+        """Take the function, which may be a method of a class."""
+        self._decides = decides
+
+    def __get__(self, of: Any, class_: type) -> ExceptionFilter:
+        return self if of is None else ExceptionFilter(partial(self._decides, of))
+
+    def __enter__(self) -> ExceptionFilter:  # noqa: PYI034  # typing has no Self before Python 3.11
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return error is not None and bool(self._decides(error))
+
+    def __call__(self, error: BaseException) -> None:
+        """Raise an exception again if the function is false for it."""
+        if not self._decides(error):
+            raise error
+
+
+class ClientPlugin:
+    """The meaning of a client's exceptions, by their names and status codes."""
+
+    def __init__(self, name: str | None = None) -> None:
+        """Take the name of the client."""
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise exception.ClientNotAvailable(client_name=self.__dict__.get("name"))
+
+    def is_not_found(self, error: BaseException) -> bool:
+        """Return whether an exception means that something does not exist."""
+        return isinstance(error, exception.NotFound | exception.EntityNotFound) or _means(error, 404, "NotFound")
+
+    def is_conflict(self, error: BaseException) -> bool:
+        """Return whether an exception means that there is a conflict."""
+        return _means(error, 409, "Conflict")
+
+    def is_over_limit(self, error: BaseException) -> bool:
+        """Return whether an exception means that there are too many requests."""
+        return _means(error, 413, "OverLimit")
+
+    @ExceptionFilter
+    def ignore_not_found(self, error: BaseException) -> bool:
+        """Ignore that something does not exist."""
+        return self.is_not_found(error)
+
+    @ExceptionFilter
+    def ignore_conflict_and_not_found(self, error: BaseException) -> bool:
+        """Ignore that something does not exist, or that there is a conflict."""
+        return self.is_conflict(error) or self.is_not_found(error)
+
+
+def _means(error: BaseException, status: int, name: str) -> bool:
+    codes = (getattr(error, key, None) for key in ("code", "http_status", "status_code"))
+    return status in codes or any(name in class_.__name__ for class_ in type(error).__mro__)
+
+
+class ClientUser:
+    """The part of a resource that uses the client of a service. A plug-in overrides `client`."""
+
+    stack: Host
+    default_client_name: ClassVar[str | None] = None
+    entity: ClassVar[str | None] = None
+
+    @property
+    def resource_id(self) -> str | None:
+        """Return the physical id."""
+        raise NotImplementedError
+
+    def client(self, name: str | None = None, version: str | None = None) -> Any:
+        """Raise ClientNotAvailable: there is no cloud."""
+        raise exception.ClientNotAvailable(client_name=name or self.default_client_name)
+
+    def rpc_client(self) -> ConfigService:
+        """Return the part of Heat's RPC client that stores configs."""
+        return self.stack.config_service
+
+    def client_plugin(self, name: str | None = None) -> Any:
+        """Return the plug-in for a client, which knows what the client's exceptions mean."""
+        return ClientPlugin(name or self.default_client_name)
+
+    def _show_resource(self) -> Json:
+        """Return the value of the attribute `show`: by default, what the client of a cloud service has."""
+        if not self.entity or self.resource_id is None:
+            return None
+        found = getattr(self.client(), self.entity).get(self.resource_id)
+        return found.to_dict() if hasattr(found, "to_dict") else found
+
+    def handle_delete(self) -> Any:
+        """Delete the physical resource if it belongs to a cloud service."""
+        if self.entity and self.resource_id is not None:
+            try:
+                getattr(self.client(), self.entity).delete(self.resource_id)
+            except Exception as error:  # noqa: BLE001  # that of any client
+                self.client_plugin().ignore_not_found(error)
+                return None
+        return self.resource_id
+
 
 __all__ = ["NoActionRequired", "PollDelay", "Resource", "UpdateReplace"]
 

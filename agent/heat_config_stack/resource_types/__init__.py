@@ -1,4 +1,8 @@
-"""Our own types of resources, each a class like that of a plug-in."""
+"""Our own types of resources, each a class like that of a plug-in.
+
+In: the properties of a resource. Out: deployments, child stacks, signals waited for, values, and attributes of these.
+A type knows the stack that it is in, and neither a template language nor a command.
+"""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
 """Resources with nothing behind them: servers, which are all this machine, and placeholders for cloud resources.
 
-Resources whose class cannot be used are among them.
+Resources whose class cannot be used are among them. The user data of a server has its scripts, and the parts that only
+cloud-init understands.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
 import re
 from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
 from heat_config_agent.model.positions import Json
@@ -24,7 +27,86 @@ from heat_config_stack.resource.heat_types import EXPIRATION, HeatType, canonica
 from heat_config_stack.resource.properties import Properties, Schema, Wrong
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.snippet import Snippet
-from heat_config_stack.resource_types import user_data
+
+_SCRIPT = "text/x-shellscript"
+_KINDS = {
+    "#cloud-config": "cloud-config",
+    "#cloud-boothook": "a boothook",
+    "#include": "a list of URLs",
+    "#part-handler": "a part handler",
+    "#upstart-job": "an upstart job",
+    "#cloud-config-archive": "an archive of cloud-config",
+    "## template: jinja": "a template",
+    "MIME-Version:": "a MIME message",
+}
+"""The first words of user data → what it is, as cloud-init tells them apart."""
+_TYPES = {
+    "text/cloud-config": "cloud-config",
+    "text/cloud-boothook": "a boothook",
+    "text/x-include-url": "a list of URLs",
+    "text/x-include-once-url": "a list of URLs",
+    "text/part-handler": "a part handler",
+    "text/jinja2": "a template",
+}
+"""The type of a part of a MIME message → what it is."""
+
+
+@dataclass(frozen=True)
+class UserData:
+    """The parts of the user data of a server."""
+
+    scripts: tuple[str, ...] = ()
+    """The scripts, in their order."""
+    others: tuple[str, ...] = ()
+    """The kinds of the other parts, each once: `cloud-config`."""
+
+    @property
+    def config(self) -> str:
+        """Return one script that runs all scripts, as cloud-init does, and fails if one of them has failed."""
+        if len(self.scripts) == 1:
+            return self.scripts[0]
+        lines = ["#!/bin/sh", "folder=$(mktemp -d) && trap 'rm -rf \"$folder\"' EXIT || exit 1", "failed=0"]
+        for number, script in enumerate(self.scripts, start=1):
+            name = f'"$folder/part-{number:03}"'
+            text = base64.b64encode(script.encode()).decode()
+            lines += [f"printf %s '{text}' | base64 -d > {name} && chmod 700 {name}", f"{name} || failed=$?"]
+        return "\n".join([*lines, "exit $failed", ""])
+
+
+def read_user_data(text: str) -> UserData:
+    """Return what is in a text of user data, as cloud-init reads it."""
+    beginning = text.lstrip()
+    if not beginning:
+        return UserData()
+    if beginning.startswith("#!"):
+        return UserData((beginning,))
+    if beginning.lower().startswith(("content-type: multipart", "mime-version:")):
+        return _message(beginning)
+    kind = next((what for word, what in reversed(_KINDS.items()) if beginning.startswith(word)), "")
+    return UserData(others=(kind or "a text of an unknown kind",))
+
+
+def _message(text: str) -> UserData:
+    import email  # noqa: PLC0415  # few templates have several parts
+
+    scripts: list[str] = []
+    others: dict[str, None] = {}
+    for part in email.message_from_string(text).walk():
+        if part.is_multipart():
+            continue
+        payload = part.get_payload(decode=True)
+        content = payload.decode("utf-8", "replace") if isinstance(payload, bytes) else ""
+        type_ = part.get_content_type()
+        if type_ == _SCRIPT or (type_ not in _TYPES and content.startswith("#!")):
+            scripts.append(content)
+        elif type_ in _TYPES or not content.strip():
+            others[_TYPES.get(type_, f"an empty part of type {type_}")] = None
+        else:
+            inner = read_user_data(content)
+            scripts += inner.scripts
+            others.update(dict.fromkeys(inner.others))
+    return UserData(tuple(scripts), tuple(others))
+
 
 HERE = "127.0.0.1"
 """The address of every server."""
@@ -166,14 +248,14 @@ class CloudServer(Placeholder):
 
     PROPERTIES: ClassVar[tuple[str, ...]] = ("user_data", "UserData")
 
-    def user_data(self) -> user_data.UserData:
+    def user_data(self) -> UserData:
         """Return the user data: a text, or that of the config that it names."""
         properties = self.properties
         name = next(name for name in self.PROPERTIES if name in properties.schema)
         value = properties[name]
         config = self.stack.world.store.configs.get(value) if isinstance(value, str) else None
         content = config.config if config is not None else value
-        return user_data.read(content) if isinstance(content, str) else user_data.UserData()
+        return read_user_data(content) if isinstance(content, str) else UserData()
 
     def handle_create(self) -> str:  # type: ignore[override]  # the handlers of other servers have nothing to wait for
         """Create an id, and deliver the scripts of the user data if people ask for that."""
@@ -205,7 +287,7 @@ class CloudServer(Placeholder):
                 world.servers.deliver(deployment)  # an earlier process delivered it
             return deployment.id
         asked = world.user_data and world.is_here(self.resource_id or "")
-        scripts = self.user_data() if asked else user_data.UserData()
+        scripts = self.user_data() if asked else UserData()
         if not scripts.scripts:
             return ""
         content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}

@@ -23,7 +23,7 @@ from heat_config_hooks.errors import HookError
 from heat_config_hooks.needs import CONTAINERS, NEEDS
 from heat_config_hooks.options import Kind, Option
 from heat_config_hooks.reply import Reply, nothing_done
-from heat_config_hooks.tools import container_config, engines
+from heat_config_hooks.tools import container_config, container_output, engines
 from heat_config_hooks.tools.container_config import ContainerConfig
 from heat_config_hooks.values import dataclass
 
@@ -266,14 +266,19 @@ def _run(
     if entry.action == "exec":
         target, *words = entry.command
         return steps.run([*argv, names.get(target, target), *words], environment=environment)
+    progress = container_output.Progress()
     try:
-        return steps.run([*argv, entry.image, *entry.command], environment=environment)
+        code = steps.run([*argv, entry.image, *entry.command], environment=environment)
     except (SystemExit, KeyboardInterrupt):  # the run is ended, but docker would keep the container
         name = names[entry.name]
         steps.say(f"the run was ended while {name} was starting or running: {name} is removed", error=True)
         for words in (["kill", name], ["rm", "--force", name]):
             steps.ask([*engine.program, *words])
         raise
+    if "--detach" in entry.flags:
+        return code
+    progress.complete(engine.program, names[entry.name])
+    return container_output.exit_code(engine.program, names[entry.name], code)
 
 
 def _is_kept_away(entry: ContainerConfig, name: str, value: str) -> bool:

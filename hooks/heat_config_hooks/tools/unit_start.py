@@ -5,9 +5,8 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Collection
-from pathlib import Path
 
-from heat_config_hooks import steps
+from heat_config_hooks import needs, steps
 from heat_config_hooks.errors import HookError
 from heat_config_hooks.reply import CANNOT_START
 from heat_config_hooks.tools.systemctl import Systemd
@@ -22,8 +21,8 @@ class _NotRunning(HookError):  # noqa: N818  # systemd is not running
 
 def require() -> None:
     """Raise HookError if systemd does not run on this machine."""
-    if not Path("/run/systemd/system").is_dir():
-        raise _NotRunning("systemd does not run on this machine, so units can be neither started nor stopped")
+    if not needs.is_booted():
+        raise _NotRunning(needs.NOT_BOOTED)
 
 
 def start(

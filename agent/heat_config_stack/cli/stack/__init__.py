@@ -1,16 +1,20 @@
 """`heat-config-agent stack`: HOT templates and TOSCA services on this machine, with the options of `openstack stack`.
 
+In: options of a command line, and the folders of stacks. Out: changed stacks, and lines or JSON for people.
+It knows neither how a template is read nor how a resource is made.
+
 | module | content |
 |---|---|
 | `commands` | the commands and their options |
-| `definitions`, `templates`, `services` | definitions from the command line and from stored stacks |
+| `operations` | create, update, suspend, resume, check, delete, preview, retry; templates of `heat-config-apply` |
+| `templates`, `services` | definitions of HOT and of TOSCA, from the command line and from stored stacks |
+| `origin` | the files that a stack is made of: signed, and the same as before |
+| `plan`, `forecast` | the dry run: changes and values; deployments in advance, and refusals of the policy |
 | `sessions` | opening a stack for reading, or for work |
-| `operations` | create, update, suspend, resume, check, delete, preview, and templates of `heat-config-apply` |
-| `live_view` | the progress of work on a stack |
-| `queries`, `values` | list, show, outputs, resources, events, and their JSON |
+| `live_view`, `timeline` | the progress of work on a stack; when each resource was worked on |
+| `queries`, `values` | list, show, outputs, resources, nodes and events; their JSON, with secrets masked |
 | `type_queries` | the resource types, and the declaration of one |
-| `nodes`, `workflows` | the nodes of a service; its workflows and triggers |
+| `workflows` | the workflows and triggers of a service |
 | `archives` | snapshots, adopt and abandon |
-| `drawing`, `timeline`, `layout`, `svg` | pictures of the graph and of the timeline |
-| `secrets` | values that are masked |
+| `drawing` | pictures of the graph and of the timeline |
 """

@@ -16,7 +16,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_hooks import files
 from heat_config_stack.cli.stack import operations, sessions, templates, values
 from heat_config_stack.cli.stack.live_view import view_of
-from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed
+from heat_config_stack.cli.stack.values import HIDDEN, is_hidden, listed
 from heat_config_stack.definition.files import needed
 from heat_config_stack.hot import reader
 from heat_config_stack.hot.source import heat_text

@@ -193,8 +193,8 @@ def _add_output(inner: state_options.Commands) -> None:
 
 def _add_node(inner: state_options.Commands) -> None:
     of_nodes = _group(inner, "node", "show the nodes of a service")
-    _shows(of_nodes, "list", "list the nodes with their types, states and machines", _run("nodes", "list_"))
-    parser = _shows(of_nodes, "show", "show a node with its attributes and operations", _run("nodes", "show"))
+    _shows(of_nodes, "list", "list the nodes with their types, states and machines", _run("queries", "nodes"))
+    parser = _shows(of_nodes, "show", "show a node with its attributes and operations", _run("queries", "node"))
     parser.add_argument("node", metavar="NODE", help="the node")
 
 

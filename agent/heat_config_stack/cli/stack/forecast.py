@@ -1,18 +1,25 @@
-"""The deployments that a stack will make, as far as they are known in advance.
+"""The deployments that a stack will make, as far as they are known in advance, and which the policy would refuse.
 
 Attributes of resources are not known in advance. Of a group, only the first member is included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from heat_config_agent.deployments.plan import Known
+from heat_config_agent.engine.survey import entry_refusal
 from heat_config_agent.masking.redaction import Concealer
+from heat_config_agent.model.policy import Policy
 from heat_config_agent.model.positions import Json
+from heat_config_agent.runs.tools import Tools
+from heat_config_agent.settings.effective import Settings
 from heat_config_stack.definition import Definition
-from heat_config_stack.lifecycle import validation
+from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
+from heat_config_stack.lifecycle.preview import Change
 from heat_config_stack.records.records import CREATE, DELETE, RESUME, SUSPEND, UPDATE, ConfigRecord
 from heat_config_stack.resource.config_service import new_config
 from heat_config_stack.resource.resource import Resource
@@ -145,3 +152,39 @@ def _foreseen(resource: SoftwareDeployment, action: str) -> ConfigRecord | None:
         return resource.foreseen(action)
     except Exception:  # noqa: BLE001  # a mistake, or a config that is known later
         return None
+
+
+_ACTIONS: dict[str, Collection[str]] = {
+    preview.ADDED: (CREATE,),
+    preview.UPDATED: (CREATE, UPDATE),  # a child stack that is updated may create
+    preview.AGAIN: (CREATE, UPDATE),
+    preview.REPLACED: (CREATE, DELETE),
+    preview.REMOVED: (DELETE,),
+}
+"""The actions that a change of a resource may need."""
+
+
+class StackRefusal(NamedTuple):
+    """A deployment of a stack that the policy would refuse."""
+
+    outer: str
+    """The name of the resource of the outermost stack that has the deployment."""
+    name: str
+    action: str
+    sentence: str
+
+
+def stack_refusals(definition: Definition, types: Types, settings: Settings, policy: Policy) -> Iterator[StackRefusal]:
+    """Yield the deployments of a stack that the policy would refuse, in all actions of its life."""
+    known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    for each in deployments(definition, types):
+        source = f"stack:{definition.identity.id}/{each.name}"
+        if sentence := entry_refusal(source, each.entry, known, policy):
+            shown = definition.conceal.text(each.conceal.text(sentence))
+            yield StackRefusal(each.outer, each.name, each.action, shown)
+
+
+def refusals_of_changes(changes: Collection[Change], refused: Collection[StackRefusal]) -> list[StackRefusal]:
+    """Return the refusals that the changes of a stack would meet."""
+    needed = {each.name: _ACTIONS.get(each.effect, ()) for each in changes}
+    return [refusal for refusal in refused if refusal.action in needed.get(refusal.outer, ())]

@@ -8,27 +8,29 @@ import json
 import textwrap
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from heat_config_agent.cli import state_options, terminal
+from heat_config_agent.diagnostics.kinds import TOSCA, language_of
 from heat_config_agent.diagnostics.mistakes import Invalid, ordered
 from heat_config_agent.diagnostics.names import is_stack_name
 from heat_config_agent.diagnostics.words import meant
-from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
+from heat_config_agent.model.positions import Json
 from heat_config_agent.runs.tools import Tools
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked
-from heat_config_stack.cli.stack import definitions, origin, sessions, signatures, values
+from heat_config_stack.cli import template_options as named
+from heat_config_stack.cli.stack import origin, sessions, values
 from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
-from heat_config_stack.definition import Definition
+from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
-from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND
-
-if TYPE_CHECKING:
-    from heat_config_stack.resource.types import Types
+from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND, new_id
+from heat_config_stack.resource.types import Types
 
 Command: TypeAlias = Callable[[argparse.Namespace], int]
 
@@ -73,7 +75,7 @@ def _warned(settings: Settings, definition: Definition) -> None:
 def create(options: argparse.Namespace) -> int:
     """Create a stack, or continue its creation."""
     settings = state_options.of(options)
-    definition = definitions.new(options, options.name, _types(settings))
+    definition = new_definition(options, options.name, _types(settings))
     _warned(settings, definition)
     if options.dry_run:
         return _planned(settings, options, definition, None)
@@ -89,7 +91,7 @@ def update(options: argparse.Namespace) -> int:
     """Update a stack."""
     settings = state_options.of(options)
     stack = sessions.look(settings, options.name, sessions.warned if options.dry_run else reported_later)
-    definition = definitions.changed(options, stack)
+    definition = changed_definition(options, stack)
     _warned(settings, definition)
     if options.dry_run:
         return _planned(settings, options, definition, stack)
@@ -105,10 +107,10 @@ def preview_(options: argparse.Namespace) -> int:
     name = options.name or "preview"
     if options.name and sessions.there(settings, name):
         stack = sessions.look(settings, name)
-        definition = definitions.changed(options, stack)
+        definition = changed_definition(options, stack)
         _warned(settings, definition)
         return _planned(settings, options, definition, stack)
-    definition = definitions.new(options, name, _types(settings))
+    definition = new_definition(options, name, _types(settings))
     _warned(settings, definition)
     return _planned(settings, options, definition, None)
 
@@ -118,8 +120,8 @@ def apply(settings: Settings, template: str, options: Any, content: bytes | None
 
     `content` is the content of the file, if it has been read already.
     """
-    opened = signatures.opened(options, template)
-    name, inside = definitions.default_name(opened.path) if options.name is None else (options.name, False)
+    opened = origin.opened(options, template)
+    name, inside = default_name(opened.path) if options.name is None else (options.name, False)
     if options.name is None and not is_stack_name(name):
         raise UsageError(f"{template} gives the stack no name, as a name begins with a letter", hint="add --name NAME")
     options = argparse.Namespace(**vars(options))
@@ -141,7 +143,7 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
     if stack is not None and not options.wants_name:
         origin.check(settings, options.name, options.origin)
     definition = (
-        definitions.changed(options, stack) if stack else definitions.new(options, options.name, _types(settings))
+        changed_definition(options, stack) if stack else new_definition(options, options.name, _types(settings))
     )
     _warned(settings, definition)
     if options.plan:
@@ -161,9 +163,9 @@ def _applied(settings: Settings, options: argparse.Namespace) -> int:
 
 def _warn_of_defaults(definition: Definition, root: Stack) -> None:
     """Name the parameters that fall back to their defaults, because they are not given again."""
-    from heat_config_stack.cli.stack import differences  # noqa: PLC0415  # an unchanged template has none
+    from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # an unchanged template has none
 
-    if fallen := differences.fallen_back(definition, root):
+    if fallen := plan.fallen_back(definition, root):
         text = f"{', '.join(fallen)} had another value in the stack, and has the default now"
         sessions.warned(f"{text}: it is not given (`--parameter`, or `stack update --existing`, keeps values)")
 
@@ -410,3 +412,126 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
     update = terminal.line(settings.command("stack", "update", "--existing", root.name))
     first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
     return [f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"]
+
+
+def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:
+    """Return the definition of a new stack. Raises `Invalid` with all mistakes, UsageError."""
+    identity = Identity(name, new_id())
+    if language_of(named.template(options)) == TOSCA:
+        from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+
+        return services.new(options, identity)
+    from heat_config_stack.cli.stack import templates  # noqa: PLC0415  # TOSCA needs none of it
+
+    return templates.new(options, identity, types)
+
+
+def changed_definition(options: argparse.Namespace, stack: Stack) -> Definition:
+    """Return the new definition of an existing stack; --existing keeps what is not given. Raises as `new`."""
+    # After the rollback of a create, only the definition that failed is left.
+    former = stack.record.source or stack.record.source_before
+    if not _is_service(options, former):
+        from heat_config_stack.cli.stack import templates  # noqa: PLC0415  # TOSCA needs none of it
+
+        definition = templates.changed(options, former, stack.identity, stack.world.types)
+        _check_cleared(options, definition, stack)
+        return definition
+    from heat_config_stack.cli.stack import services  # noqa: PLC0415  # HOT needs none of it
+
+    if options.existing and isinstance(former, dict) and former.get("language") == TOSCA:
+        definition = services.changed(options, former, stack.identity)
+        _check_cleared(options, definition, stack)
+        return definition
+    return services.new(options, stack.identity)
+
+
+def _check_cleared(options: argparse.Namespace, definition: Definition, stack: Stack) -> None:
+    """Raise UsageError if --clear-parameter names a parameter that the template does not have, nor had."""
+    known = {**definition.parameters, **(stack.defined.parameters if stack.defined else {})}
+    for name in options.clear_parameter:
+        if name not in known:
+            from heat_config_agent.diagnostics.words import among  # noqa: PLC0415  # only after mistakes
+
+            raise UsageError(f"--clear-parameter names no parameter {name!r}", hint=among(name, known))
+
+
+def default_name(template: str) -> tuple[str, bool]:
+    """Return the name of the stack of a template: the name of the file, or the one that an archive has.
+
+    The second value says if it is the one in the archive.
+    """
+    if language_of(template) == TOSCA:
+        from heat_config_stack.tosca.compilation.reader import default_name as of_service  # noqa: PLC0415  # HOT needs none of it
+
+        return of_service(template)
+    return Path(template).name.partition(".")[0], False
+
+
+def _is_service(options: argparse.Namespace, source: Json) -> bool:
+    """Return whether the new definition is that of a service: by its file, or without one by what is stored."""
+    if options.template or getattr(options, "file", None):
+        return language_of(named.template(options)) == TOSCA
+    return options.existing and isinstance(source, dict) and source.get("language") == TOSCA
+
+
+_ASKED = "a person asked for another run"
+"""The reason of a resource whose deployment runs again."""
+
+
+def request_run(settings: Settings, name: str, deployment: str, *, as_new: bool) -> str:
+    """Have the next update of a stack carry out a deployment again, and return how that is begun.
+
+    With `as_new`, the deployment counts as never made, and what is kept of its runs is removed. Raises AgentError.
+    """
+    with sessions.work(settings, name, view_of(name, as_json=False)) as session:
+        root = session.root
+        if root is not None and root.record.action == SUSPEND:
+            raise UsageError(f"the stack {name} is suspended", hint=f"`{settings.command('stack', 'resume', name)}`")
+        if session.interrupted:
+            raise UsageError(
+                f"the last action of the stack {name} was interrupted", hint="run its command again to continue it"
+            )
+        _mark(session, deployment, as_new=as_new)
+    if as_new:
+        _forget_runs(settings, name, deployment)
+    return f"`{settings.command('stack', 'update', '--existing', name)}` begins it, and so does another apply"
+
+
+def _mark(session: Session, deployment: str, *, as_new: bool) -> None:
+    """Record that the action of a deployment's resource has to be repeated; those that contain it have to visit it."""
+    from heat_config_stack.resource_types.operations import repeat  # noqa: PLC0415  # few stacks have operations
+
+    store = session.store
+    delivered = store.deployments.get(deployment)
+    record = store.resources.get(delivered.resource) if delivered is not None else None
+    if delivered is None or record is None:  # a run that failed before a rollback
+        raise UsageError("that run is of a definition that the stack has left", hint="name the resource instead")
+    repeat(record, as_new=as_new)
+    if as_new:
+        delivered.outputs = {}
+        store.put(delivered)
+    while record is not None:
+        if record.action != INIT:
+            record.status, record.reason = FAILED, _ASKED
+            store.put(record)
+        stack = store.stacks.get(record.stack)
+        record = store.resources.get(stack.owner) if stack is not None and stack.owner else None
+    store.flush(durable=True)
+
+
+def _forget_runs(settings: Settings, name: str, deployment: str) -> None:
+    """Remove the records, the output and the files of all runs of a deployment. Raises AgentError."""
+    from heat_config_agent.state import journal, lock, requests  # noqa: PLC0415  # seldom asked for
+    from heat_config_agent.state.deployed import Deployed  # noqa: PLC0415
+
+    folder = listing.folder(settings.state, name)
+    keys = [key for key, each in journal.read(folder).items() if each.source.endswith(f"/{deployment}")]
+    for key in keys:
+        requests.ask(folder, key, requests.Wish.FORGET)
+    with lock.held(folder):
+        book = journal.Journal(folder)
+        _, wrong = requests.carry_out(folder, book, Deployed(folder / "deployed"))
+        book.sync()
+        book.close()
+    if wrong:
+        raise StateError("; ".join(wrong))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import state_options, terminal
-from heat_config_agent.diagnostics.words import among
+from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError
 from heat_config_stack.cli.stack import values
 from heat_config_stack.records import listing
@@ -91,7 +91,7 @@ def output(options: argparse.Namespace) -> int:
                 terminal.say(f"{terminal.line(row['output_key'])} = {terminal.line(values.written(row))}")
         return ExitCode.OK
     if options.output not in names:
-        raise UsageError(f"{root.name} has no output {options.output!r}", hint=_among(options.output, names))
+        raise UsageError(f"{root.name} has no output {options.output!r}", hint=among(options.output, names))
     answer = values.output(root, options.output, reveal=options.reveal, exact=True)
     if options.json:
         terminal.say(json.dumps(answer))
@@ -114,7 +114,7 @@ def resource(options: argparse.Namespace) -> int:
     root = _root(options)
     all_ = dict(values.every(root, options.resource.count("/")))
     if options.resource not in all_:
-        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=_among(options.resource, all_))
+        raise UsageError(f"{root.name} has no resource {options.resource!r}", hint=among(options.resource, all_))
     details = values.resource_in_full(root, options.resource, all_[options.resource])
     if options.json:
         terminal.say(json.dumps(details))
@@ -150,16 +150,41 @@ def events(options: argparse.Namespace) -> int:
     return _rows(options, rows, ("TIME", "RESOURCE", "STATUS", "WHY"), keys)
 
 
+def nodes(options: argparse.Namespace) -> int:
+    """List the nodes of a service with their states."""
+    return _rows(
+        options, values.nodes(_root(options)), ("NODE", "TYPE", "STATE", "HOST"), ("node", "type", "state", "host")
+    )
+
+
+def node(options: argparse.Namespace) -> int:
+    """Show a node with its attributes and its operations."""
+    root = _root(options)
+    defined = root.defined.nodes if root.defined else {}
+    if options.node not in defined:
+        listed = f"`{state_options.of(options).command('stack', 'node', 'list', root.name)}` shows them all"
+        hint = meant(options.node, defined) or listed
+        raise UsageError(f"the stack {root.name} has no node {options.node}", hint=hint)
+    details = values.node_in_full(root, options.node)
+    if options.json:
+        terminal.say(json.dumps(details))
+        return ExitCode.OK
+    for key in ("node", "type", "state", "host"):
+        terminal.say(f"{terminal.padded(key, 20)} {terminal.line(details[key] or '-')}")
+    for title in ("attributes", "operations"):
+        if details[title]:
+            terminal.say(title)
+        for name, value in details[title].items():
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            terminal.say(f"  {terminal.line(name)} = {terminal.line(text)}")
+    return ExitCode.OK
+
+
 def _check_resource(root: Stack, path: str | None) -> None:
     """Raise UsageError if a stack has no resource at a path, and has had none."""
     past = {event["path"] for event in root.world.store.events}
     if path and path not in past and path not in (names := dict(values.every(root, path.count("/")))):
-        raise UsageError(f"{root.name} has no resource {path!r}", hint=_among(path, names))
-
-
-def _among(name: str, names: Iterable[str]) -> str:
-
-    return among(name, names)
+        raise UsageError(f"{root.name} has no resource {path!r}", hint=among(path, names))
 
 
 def _root(options: argparse.Namespace) -> Stack:

@@ -1,23 +1,73 @@
-"""The definition of a service from a command line, or from what is stored with its stack."""
+"""The definition of a service from a command line, or from what is stored with its stack.
+
+A service template describes this machine by its facts: CPUs, memory, disk and operating system.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
+import platform
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from heat_config_agent.cli.machine_facts import machine_facts
 from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import strict_yaml
 from heat_config_hooks.files import take
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.stack import signatures
+from heat_config_stack.cli.stack import origin
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.tosca.compilation import loader, reader
 from heat_config_stack.tosca.files.source import Source
+
+_MIB = 1024**2
+
+
+def machine_facts(root: Path = Path("/")) -> Mapping[str, Mapping[str, object]]:
+    """Return the properties of the capabilities `host` and `os` of this machine; what is not known is left out."""
+    host: dict[str, object] = {}
+    with contextlib.suppress(AttributeError, OSError):
+        host["num_cpus"] = len(os.sched_getaffinity(0))
+    with contextlib.suppress(ValueError, OSError):
+        host["mem_size"] = f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // _MIB} MiB"
+    with contextlib.suppress(OSError):
+        host["disk_size"] = f"{shutil.disk_usage(root).total // _MIB} MiB"
+    frequency = _frequency(root)
+    if frequency:
+        host["cpu_frequency"] = f"{frequency} kHz"
+    system: dict[str, object] = {"type": platform.system().lower(), "architecture": platform.machine()}
+    release = _release(root)
+    if release.get("ID"):
+        system["distribution"] = release["ID"]
+    version = release.get("VERSION_ID", "")
+    if version:
+        system["version"] = version if "." in version else f"{version}.0"
+    return {"host": host, "os": {name: value for name, value in system.items() if value}}
+
+
+def _frequency(root: Path) -> int:
+    """Return the highest frequency of the first CPU in kHz; 0 where the kernel does not say it."""
+    path = root / "sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq"
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):
+        return 0
+
+
+def _release(root: Path) -> dict[str, str]:
+    """Return the names and values of /etc/os-release."""
+    try:
+        lines = (root / "etc/os-release").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition("=") for line in lines if "=" in line and not line.startswith("#"))
+    return {name.strip(): value.strip().strip("'\"") for name, _, value in pairs}
 
 
 def new(options: argparse.Namespace, identity: Identity) -> Definition:
@@ -26,7 +76,7 @@ def new(options: argparse.Namespace, identity: Identity) -> Definition:
 
 
 def _define(options: argparse.Namespace, wished: reader.Wish, identity: Identity) -> Definition:
-    opened = signatures.opened(options, named.template(options))
+    opened = origin.opened(options, named.template(options))
     return reader.define(opened.path, replace(wished, signatures=opened.evidence, disk=opened.disk), identity)
 
 

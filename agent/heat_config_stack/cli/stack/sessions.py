@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
+from heat_config_agent.diagnostics.kinds import TOSCA
 from heat_config_agent.diagnostics.words import among, meant
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, LockedError, StateError, UsageError
@@ -19,7 +20,6 @@ from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import journal, lock, record_file
 from heat_config_agent.state.records import Reader
 from heat_config_hooks import processes
-from heat_config_stack.cli.languages import load
 from heat_config_stack.cli.stack.live_view import Progress, View
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import deployments
@@ -33,6 +33,17 @@ from heat_config_stack.resource_types import known_types
 
 if TYPE_CHECKING:
     from heat_config_stack.lifecycle.machine import ThisMachine
+
+
+def stored_definition(source: Json, identity: Identity) -> Definition:
+    """Return the definition of a stack from its stored source, in whichever language it is. Raises `Invalid`."""
+    if isinstance(source, dict) and source.get("language") == TOSCA:
+        from heat_config_stack.tosca.compilation import loader as tosca  # noqa: PLC0415  # HOT needs none of it
+
+        return tosca.load(source, identity)
+    from heat_config_stack.hot import loader as hot  # noqa: PLC0415  # TOSCA needs none of it
+
+    return hot.load(source, identity)
 
 
 class _Nobody:
@@ -136,7 +147,7 @@ def look(settings: Settings, name: str, warn: Callable[[str], None] = warned) ->
         raise damaged(store) if store.damage else missing(settings, name)
     if store.damage:
         warn(store.damage)
-    definition = definition_of(record, record.source, load) if record.source else None
+    definition = definition_of(record, record.source, stored_definition) if record.source else None
     return _seen(settings, store, record, definition, warn)
 
 
@@ -203,7 +214,7 @@ def work(
             folder,
             all_types,
             machine,
-            load if definition is None else functools.partial(_loaded, definition),
+            stored_definition if definition is None else functools.partial(_loaded, definition),
             happened=lambda event: view.happened(_with_why(event, opened)),
             warn=view.warn,
             unusable=functools.cache(view.warn) if without_types else None,
@@ -221,7 +232,7 @@ def work(
 
 def _loaded(made: Definition, source: Json, identity: Identity) -> Definition:
     """Return the definition of a source: the one that was made already, if it is of that source."""
-    return made if (made.source, made.identity) == (source, identity) else load(source, identity)
+    return made if (made.source, made.identity) == (source, identity) else stored_definition(source, identity)
 
 
 def _is_at_rest(folder: Path) -> bool:

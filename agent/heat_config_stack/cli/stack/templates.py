@@ -14,7 +14,7 @@ from heat_config_agent.model.errors import UsageError
 from heat_config_agent.model.mistake import Mistake
 from heat_config_agent.model.positions import Json
 from heat_config_stack.cli import template_options as named
-from heat_config_stack.cli.stack import signatures
+from heat_config_stack.cli.stack import origin
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.hot import loader, reader
 from heat_config_stack.hot.source import Source
@@ -60,11 +60,12 @@ def all_mistakes(
         return ordered(mistakes)
     wrong = {mistake.path[:4] for mistake in mistakes}
     places = {mistake.place for mistake in mistakes if mistake.place}
+    is_file_missing = any(mistake.kind == "template" and not mistake.path for mistake in mistakes)
     is_mapping_wrong = any(mistake.path[:1] == ("resource_registry",) for mistake in mistakes)
 
     def is_consequence(mistake: Mistake) -> bool:
         path = mistake.path
-        if is_mapping_wrong and path[2:3] == ("type",):
+        if (is_mapping_wrong and path[2:3] == ("type",)) or (is_file_missing and loader.is_of_missing_file(mistake)):
             return True
         beginnings = [path[:1], path[:3], path[:4], *([path[:2]] if len(path) < 4 else [])]
         return mistake.place is None or mistake.place in places or any(beginning in wrong for beginning in beginnings)
@@ -87,8 +88,7 @@ def changed(options: argparse.Namespace, former: Json, identity: Identity, types
 def _defined(source: Source, missing_files: Sequence[Mistake], identity: Identity, types: Types) -> Definition:
     """Return the definition of a stack, whose types are checked only if there is a mistake already: for one report."""
     definition, mistakes, warnings = loader.examine(source, identity)
-    places = {mistake.place for mistake in missing_files}  # a missing file is reported once
-    mistakes = [*missing_files, *(mistake for mistake in mistakes if mistake.place not in places)]
+    mistakes = loader.with_missing(missing_files, mistakes)
     if definition is not None and mistakes:
         mistakes = all_mistakes(definition, types, mistakes, creating=True)
     if definition is None or mistakes:
@@ -132,7 +132,7 @@ def _anew(options: argparse.Namespace) -> Read:
 
 
 def _said(options: argparse.Namespace) -> Read:
-    opened = signatures.opened(options, named.template(options))
+    opened = origin.opened(options, named.template(options))
     content = None if opened.evidence else getattr(options, "content", None)
     found, missing = reader.read(opened.path, options.environment, named.parameters(options), content, opened.read)
     environments = (*found.environments, *named.attributes(options))

@@ -13,7 +13,7 @@ from heat_config_agent.diagnostics.words import meant
 from heat_config_agent.model.errors import AgentError, ExitCode, UsageError, blame
 from heat_config_hooks.words import CERTAIN
 from heat_config_stack.cli.stack import sessions
-from heat_config_stack.resource import type_schemas, type_templates
+from heat_config_stack.resource import type_schemas
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource.support import HIDDEN, SUPPORT_STATUSES, is_valid_status
 from heat_config_stack.resource.types import Types
@@ -112,7 +112,7 @@ def show(options: argparse.Namespace) -> int:
     except TypeError as error:
         raise AgentError(f"the class of {name} cannot be used: {blame(error)}", hint="check the plug-in") from None
     if options.template_type:
-        _show_template(type_templates.template(values, options.template_type), as_json=options.json)
+        _show_template(type_schemas.generated_template(values, options.template_type), as_json=options.json)
         return ExitCode.OK
     about = type_schemas.description(class_) if _is_about(handling) else ""
     if options.json:

@@ -8,19 +8,45 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from heat_config_agent.cli import terminal
-from heat_config_agent.masking.redaction import Concealer
+from heat_config_agent.masking.redaction import Concealer, is_secret
+from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import blame
 from heat_config_agent.model.positions import Json
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import lock
-from heat_config_stack.cli.stack.secrets import HIDDEN, is_hidden, listed, parameters
-from heat_config_stack.definition import Unresolved
+from heat_config_agent.state import followed, lock
+from heat_config_stack.definition import Unresolved, resolve
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import CHECK, DELETE, IN_PROGRESS, INIT, RESUME, SUSPEND, StackRecord
 
 if TYPE_CHECKING:
     from heat_config_stack.lifecycle.live import Stack
     from heat_config_stack.resource.resource import Resource
+
+
+HIDDEN = "******"
+"""The text that replaces a hidden value, as in Heat."""
+
+
+def shown_parameters(stack: Stack) -> dict[str, Json]:
+    """Return the parameters of a stack with secrets masked."""
+    if stack.defined is None:
+        return {}
+    shown = {"OS::stack_id": stack.id, "OS::stack_name": stack.name}
+    declared = stack.defined.parameters
+    conceal = stack.world.conceal
+    return shown | {
+        name: HIDDEN if each.schema.secret else listed(conceal, each.value) for name, each in declared.items()
+    }
+
+
+def listed(conceal: Concealer, value: Json) -> Json:
+    """Return a value for a listing: hidden values are masked as a whole, and distinctive ones inside other text."""
+    return conceal.distinctive(conceal.whole(value, HIDDEN))
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether the name of an output says that it is a secret."""
+    return is_secret(Input(name=name, value=None))
 
 
 def moment(seconds: float) -> str | None:
@@ -47,11 +73,22 @@ def damaged(name: str) -> dict[str, Json]:
 def interrupted(settings: Settings, record: StackRecord) -> str:
     """Return that no command works on a stack whose action is in progress, and which one continues it; else empty."""
     folder = listing.folder(settings.state, record.name)
-    if record.status != IN_PROGRESS or lock.holder(folder) is not None:
+    if record.status != IN_PROGRESS or lock.holder(folder) is not None or _is_followed_on(settings, record):
+        return ""
+    now = listing.kept(settings.state, record.name)  # a command may have ended since the record was read
+    if now is None or now.record is None or (now.record.action, now.record.status) != (record.action, IN_PROGRESS):
         return ""
     word = record.action.lower() if record.action in (SUSPEND, RESUME, CHECK, DELETE) else "update --existing"
     command = terminal.line(settings.command("stack", *word.split(), record.name))
     return f"the {record.action} of {record.name} was interrupted: `{command}` continues it"
+
+
+def _is_followed_on(settings: Settings, record: StackRecord) -> bool:
+    """Return whether the running daemon continues the action, because it carries out a revision of the stack."""
+    if record.name not in settings.followed or lock.holder(settings.state) is None:
+        return False
+    source = followed.read(settings.state, record.name)
+    return source is not None and bool(source.begun)
 
 
 def stack(root: Stack) -> dict[str, Json]:
@@ -62,7 +99,7 @@ def stack(root: Stack) -> dict[str, Json]:
         "stack_status_reason": root.world.conceal.text(_reason(root.record)),
         "description": defined.description if defined else "",
         "disable_rollback": not root.record.rollback,
-        "parameters": parameters(root),
+        "parameters": shown_parameters(root),
         "outputs": [output(root, name) for name in defined.outputs] if defined else [],
     }
 
@@ -176,3 +213,31 @@ def event(record: Mapping[str, Any], stack_name: str, conceal: Concealer) -> dic
         "resource_status": f"{record['action']}_{record['status']}",
         "resource_status_reason": conceal.text(record["reason"]),
     }
+
+
+def nodes(root: Stack) -> list[dict[str, Json]]:
+    """Return the nodes of a service in the order of the template."""
+    from heat_config_stack.lifecycle import nodes as states  # noqa: PLC0415  # the list of stacks needs none of it
+
+    defined = root.defined.nodes if root.defined else {}
+    state_of = states.states(root)
+    return [
+        {"node": name, "type": node.type, "state": state_of[name], "host": node.host or None}
+        for name, node in defined.items()
+    ]
+
+
+def node_in_full(root: Stack, name: str) -> dict[str, Json]:
+    """Return a node with its attributes, and its operations with their states."""
+    node = root.definition.nodes[name]
+    attributes: dict[str, Json] = {}
+    for key, tree in node.attributes().items():
+        try:
+            attributes[key] = resolve(tree, root.look)
+        except Unresolved:
+            attributes[key] = None
+    shown = {key: HIDDEN if is_hidden(key) and value is not None else value for key, value in attributes.items()}
+    records = {record.name: record for record in root.records()}
+    states = {of: "_".join(records[of].state) if of in records else "INIT_COMPLETE" for of in node.operations}
+    [row] = [row for row in nodes(root) if row["node"] == name]
+    return {**row, "attributes": listed(root.world.conceal, shown), "operations": states}

@@ -15,10 +15,10 @@ from heat_config_stack.records import exception
 from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS
 from heat_config_stack.resource import (
     attributes,
-    clients,
     config_service,
     constraints,
     properties,
+    resource,
     support,
     translation,
 )
@@ -119,7 +119,7 @@ class _ParameterSchema:
     PARAMETER_KEYS = ("type", "default", "description", "constraints", "hidden", "label", "immutable", "tags")
 
 
-class ClientPlugin(clients.ClientPlugin):
+class ClientPlugin(resource.ClientPlugin):
     """The base class of plug-ins for clients; one that a module makes itself works if it reaches its service."""
 
     exceptions_module: Any = None
@@ -208,7 +208,7 @@ MODULES: dict[str, Callable[[], ModuleType]] = {
     "heat.engine.clients": _clients,
     "heat.engine.clients.client_exception": _client_exceptions,
     "heat.engine.clients.client_plugin": lambda: named(
-        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=clients.ExceptionFilter
+        "heat.engine.clients.client_plugin", ClientPlugin=ClientPlugin, ExceptionFilter=resource.ExceptionFilter
     ),
     "heat.engine.clients.os.swift": _swift,
     "heat.engine.clients.progress": lambda: progress,

@@ -20,7 +20,7 @@ from typing import Any
 
 from heat_config_stack.definition.constraints import TRUE
 from heat_config_stack.plugins.facade import settings
-from heat_config_stack.resource.clients import ExceptionFilter
+from heat_config_stack.resource.resource import ExceptionFilter
 
 PACKAGES = ("oslo", "oslo_config", "oslo_i18n", "oslo_log", "oslo_serialization", "oslo_utils")
 

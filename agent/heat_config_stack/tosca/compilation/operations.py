@@ -1,4 +1,7 @@
-"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11)."""
+"""Operations as they are run: their scripts with the files next to them, their inputs, and the machine (section 11).
+
+The image of a container may implement an operation: the tool `tosca` runs it (section 5.4.3).
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,8 @@ from typing import Any
 
 from heat_config_agent.model.positions import Json, Path
 from heat_config_stack.definition import Tree
-from heat_config_stack.tosca.compilation import containers
-from heat_config_stack.tosca.evaluation.evaluation import Context, Evaluator, Subject
-from heat_config_stack.tosca.evaluation.later import as_variable, is_of_states, uses, written_out
+from heat_config_stack.tosca.evaluation.evaluation import NOTHING, Context, Evaluator, Subject
+from heat_config_stack.tosca.evaluation.later import as_text, as_variable, computed, is_of_states, uses, written_out
 from heat_config_stack.tosca.files.archives import Files
 from heat_config_stack.tosca.files.artifacts import MOST_FILES, file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
@@ -20,6 +22,92 @@ from heat_config_stack.tosca.files.processors import CONTAINER, OF_IMAGES, proce
 from heat_config_stack.tosca.language.types import ArtifactDefinition, OperationDefinition, Type
 from heat_config_stack.tosca.topology.templates import Interface, variable, with_variables
 from heat_config_stack.tosca.topology.topology import CONFIGURE, STANDARD, Layer, Link, Part, Topology
+
+_ARCHIVES = (".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
+
+_LONGEST = 128
+"""The most characters of a name of a container."""
+
+
+def image_name(content: Mapping[str, Json], document: Document) -> str | None:
+    """Return the name of an image for podman or docker: with the address of its repository, if it has one.
+
+    `content` is the artifact with `file` and `repository`. None for an archive of an image, which is not loaded.
+    """
+    name = str(content["file"])
+    if name.endswith(_ARCHIVES):
+        return None
+    repository = content.get("repository")
+    if repository is None:
+        return name
+    url = str((document.repository(repository) or {}).get("url") or "")
+    scheme, separator, address = url.partition("://")
+    if scheme == "file" or (not separator and not url):
+        return None
+    address = (address if separator else url).strip("/")
+    return f"{address}/{name.lstrip('/')}"
+
+
+def container(part: Part, image: str, evaluator: Evaluator) -> dict[str, Tree]:
+    """Return the config of the container of a node.
+
+    Its ports and volumes are the properties `publish_ports` and `volumes` of the node, or else of the capability that
+    hosts it.
+    """
+    config: dict[str, Tree] = {"name": _name(part), "image": image}
+    ports, volumes = (_property(part, name, evaluator) for name in ("publish_ports", "volumes"))
+    if ports:
+        config["ports"] = computed(ports, _ports, "publish_ports")
+    if volumes:
+        config["volumes"] = computed(volumes, _texts, "volumes")
+    return config
+
+
+def _name(part: Part) -> str:
+    return (part.id.lstrip("_") or "node")[:_LONGEST]
+
+
+def _property(part: Part, name: str, evaluator: Evaluator) -> Tree:
+    own = evaluator.property_value(part, name)
+    if own is not NOTHING and own is not None:
+        return own
+    for link in part.links:
+        if link.hosts and link.capability:
+            value = evaluator.capability_value(link.target, link.capability, name)
+            if value is not NOTHING and value is not None:
+                return value
+    return None
+
+
+def _texts(values: Json) -> list[Json]:
+    return [as_text(value) for value in values] if isinstance(values, list) else []
+
+
+def _ports(values: Json) -> list[Json]:
+    """Return ports as podman and docker take them: `8080:80`, `8000-8010:80-90/udp`."""
+    ports = []
+    for value in values if isinstance(values, list) else ():
+        if not isinstance(value, Mapping):
+            ports.append(as_text(value))
+            continue
+        ends = [_end(value, name) for name in ("source", "target")]
+        known = [end for end in ends if end]
+        if known:
+            protocol = as_text(value.get("protocol")) or "tcp"
+            suffix = "" if protocol == "tcp" else f"/{protocol}"
+            ports.append(f"{known[0]}:{known[-1]}{suffix}")
+    return ports
+
+
+def _end(spec: Mapping[str, Json], name: str) -> str:
+    """Return the ports at one end; empty for none."""
+    if spec.get(name) is not None:
+        return as_text(spec[name])
+    limits = spec.get(f"{name}_range")
+    if isinstance(limits, list | tuple) and len(limits) == 2:
+        return "-".join(map(as_text, limits))
+    return ""
+
 
 ORCHESTRATOR = "ORCHESTRATOR"
 
@@ -281,12 +369,12 @@ class Scripts:
             problem, hint = refusal(operation.name)
             self._wrong(operation, problem, hint, code="open-tool")
             return {}
-        image = containers.image_name(content, document)
+        image = image_name(content, document)
         if image is None:
             problem = f"{content['file']} is not loaded: an image has to be in a registry, or on this machine"
             self._wrong(operation, problem, "load it with «podman load», and name the image", code="open-artifact")
             return {}
-        return containers.container(operation.subject, image, self.evaluator)
+        return container(operation.subject, image, self.evaluator)
 
     def _wrong(self, of: Operation, problem: str, hint: str, *, code: str) -> None:
         self.topology.mistakes[of.document.report.mistake(problem, of.path, hint, code=code)] = None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import functools
 import gzip
 import json
@@ -258,6 +259,17 @@ def unmountable(kind: str) -> str:
     return "no mount namespaces can be made here" if tried.returncode else ""
 
 
+@pytest.fixture
+def loops() -> Iterator[None]:
+    """The loop devices with config drives, of one test at a time: another run of the tests has drives, too.
+
+    blkid names the first device with a label, whoever has made it.
+    """
+    with open("/dev/loop-control") as file:  # its lock, as long as it is open
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(params=["iso9660", "ext2"])
 def image(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A real image of a config drive, in a folder in which it is mounted, too."""
@@ -266,6 +278,7 @@ def image(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     if why := unmountable(request.param):
         pytest.skip(why)
+    request.getfixturevalue("loops")
     tree, path = filled(tmp_path / "tree"), tmp_path / "drive.img"
     if request.param == "iso9660":
         command = ["genisoimage", "-quiet", "-R", "-J", "-V", "config-2", "-o", str(path), str(tree)]
@@ -286,6 +299,7 @@ def packed(tree: Path, path: Path) -> Path:
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.usefixtures("loops")
 @pytest.mark.parametrize("name", ["openstack/latest", "openstack/latest/user_data"])
 def test_link_that_leads_out_of_an_image_is_refused(tmp_path: Path, name: str) -> None:
     """A file of the machine is not taken for user data."""
@@ -298,6 +312,7 @@ def test_link_that_leads_out_of_an_image_is_refused(tmp_path: Path, name: str) -
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.usefixtures("loops")
 def test_user_data_of_an_image_is_limited(tmp_path: Path) -> None:
     """A sparse file of many gigabytes in a small image is not read into memory."""
     tree = filled(tmp_path / "tree")
@@ -306,6 +321,10 @@ def test_user_data_of_an_image_is_limited(tmp_path: Path) -> None:
     data, meta_data = config_drive._mounted(path, image=True)  # noqa: SLF001  # no document is that large
     assert len(data) == user_data.LARGEST + 1
     assert UUID.encode() in meta_data
+
+
+_LOOP_CHANGE_FD = 0x4C06
+"""The request to give a read-only loop device another image of the same size: nobody else gets the device meanwhile."""
 
 
 @contextlib.contextmanager
@@ -368,6 +387,7 @@ def test_a_device_is_found_by_its_label_and_mounted(image: Path, monkeypatch: py
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.usefixtures("loops")
 def test_drive_is_found_at_a_device_that_blkid_has_just_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache of blkid names the device by the label of the disk that was there before."""
     if not shutil.which("blkid"):
@@ -378,14 +398,15 @@ def test_drive_is_found_at_a_device_that_blkid_has_just_read(tmp_path: Path, mon
     subprocess.run(["tune2fs", "-L", "other", str(other)], check=True, capture_output=True)
     with attached(other) as loop:
         subprocess.run(["blkid", loop], check=True, capture_output=True)
-        subprocess.run(["losetup", "--detach", loop], check=True)
-        subprocess.run(["losetup", "--read-only", loop, str(path)], check=True)
+        with open(loop) as device, path.open() as drive:
+            fcntl.ioctl(device, _LOOP_CHANGE_FD, drive.fileno())
         found = source().collect()
     assert found is not None
     assert found.content == METADATA
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.usefixtures("loops")
 def test_device_without_a_drive_is_named_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In mount's words."""
     path = tmp_path / "drive.img"
@@ -400,6 +421,7 @@ def test_device_without_a_drive_is_named_and_leaves_nothing(tmp_path: Path, monk
 
 
 @pytest.mark.skipif(bool(unmountable("ext2")), reason=unmountable("ext2") or "-")
+@pytest.mark.usefixtures("loops")
 def test_a_drive_that_does_not_answer_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that reads the drive is ended."""
     programs = tmp_path / "programs"

@@ -1,21 +1,38 @@
-"""`heat-config-agent template validate` for service templates and archives, and for several files at once."""
+"""`heat-config-agent template validate`, `pack` and `export` for service templates and archives."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
+import os
+import tempfile
+import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeAlias
+
+import yaml
 
 from heat_config_agent.cli import terminal
 from heat_config_agent.cli.mistakes import mistake_line, mistake_values
 from heat_config_agent.diagnostics.kinds import TOSCA, language_of
+from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
 from heat_config_agent.model.mistake import Mistake
+from heat_config_agent.model.positions import Json
 from heat_config_hooks.values import dataclass
+from heat_config_stack.cli.stack import services
+from heat_config_stack.definition import Identity
 from heat_config_stack.tosca.checks.checker import Checked, Checker
+from heat_config_stack.tosca.compilation import reader
+from heat_config_stack.tosca.export import hot_export, hot_scripts
+from heat_config_stack.tosca.export.hot_values import NotExpressible
+from heat_config_stack.tosca.files import packing
+from heat_config_stack.tosca.files.archives import METADATA, Refused
 
 _HIDDEN = "******"
 
@@ -126,3 +143,103 @@ def show(checked: Checked, *, alone: bool) -> None:
         terminal.say(f"\n{terminal.styled(header, 'quiet')}")
         for line in lines:
             terminal.say(line)
+
+
+def pack(options: argparse.Namespace) -> int:
+    """Check a service, and write an archive of it."""
+    name = options.file
+    target = options.output or f"{Path(os.path.normpath(name)).resolve().name.partition('.')[0]}.csar"
+    named = packing.Named()
+    checked = Checker(named).check(name)
+    if checked.service is not None and not os.path.exists(os.path.join(name, METADATA)):  # noqa: PTH110, PTH118
+        named_itself = [mistake for mistake in checked.mistakes if mistake.code != "archive-metadata"]
+        checked = replace(checked, mistakes=named_itself)  # the archive has metadata
+    if checked.mistakes:
+        show(checked, alone=True)
+        return ExitCode.FAILED if checked.is_readable else ExitCode.USAGE
+    if os.path.isfile(name) and not named.paths:  # noqa: PTH113
+        raise UsageError(f"{name} is an archive already", hint="name a folder or a service template")
+    members: dict[str, str] = {}
+    try:
+        if os.path.isdir(name):  # noqa: PTH112
+            members, entry = packing.members_of_folder(name, os.path.realpath(target))
+        else:
+            members, entry = packing.members_of_template(name, named.paths)
+        lost = _write(target, members, entry, len(_lacking(checked)))
+    except Refused as refused:
+        raise UsageError(f"cannot pack {name}: {refused}", hint=refused.hint) from None
+    except OSError as error:
+        raise UsageError(f"cannot write {target}: {error.filename or ''} {error.strerror or error}") from None
+    if lost is not None:
+        show(lost, alone=False)
+        raise UsageError(f"{name} names files by their absolute path", hint="use paths relative to the template")
+    number = len(members) - (METADATA in members)
+    terminal.say(terminal.line(f"{target} has {terminal.count(number, 'file')}; its entry is {entry}"))
+    return ExitCode.OK
+
+
+def _lacking(checked: Checked) -> list[Mistake]:
+    return [mistake for mistake in checked.open if mistake.code == "open-artifact"]
+
+
+def _write(target: str, members: dict[str, str], entry: str, lacking: int) -> Checked | None:
+    """Write an archive next to its place, and move it there if it has all that the service has.
+
+    Return what is wrong with it otherwise; `lacking` files are not there in the service either.
+    """
+    folder = Path(target).parent
+    descriptor, written = tempfile.mkstemp(".csar", f".{Path(target).name}.", folder)
+    try:
+        os.close(descriptor)
+        packing.write(written, members, entry)
+        checked = Checker().check(written)
+        if checked.mistakes or len(_lacking(checked)) > lacking:
+            return checked
+        mask = os.umask(0)
+        os.umask(mask)
+        Path(written).chmod(0o666 & ~mask)
+        Path(written).replace(target)
+    finally:
+        Path(written).unlink(missing_ok=True)
+    return None
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as blocks, and no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def _as_block(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _as_block)
+
+
+def export(options: argparse.Namespace) -> int:
+    """Print the HOT template of a service."""
+    if language_of(options.file) != TOSCA:
+        raise UsageError(f"{options.file} is not a TOSCA service", hint="a service has tosca_definitions_version")
+    wish = services.wish(options)
+    identity = Identity(reader.default_name(options.file)[0], str(uuid.uuid4()))
+
+    def read(marks: Mapping[str, Json]) -> reader.Exported:
+        return reader.define_for_export(options.file, wish, identity, marks)
+
+    try:
+        template, remarks = hot_export.exported(read, deployed=options.deployed)
+        if options.tool == "script":
+            template = hot_scripts.as_scripts(template)
+    except Invalid as error:
+        for mistake in error.mistakes:
+            terminal.say(mistake_line(mistake), error=True)
+        return ExitCode.FAILED
+    except NotExpressible as error:
+        raise UsageError(f"the service cannot be exported: {error}") from None
+    head = [f"The service {options.file} for Heat, made by heat-config-agent.", *hot_export.HEAD.splitlines(), *remarks]
+    plain = json.loads(json.dumps(template))  # numbers of a service remember how they were written
+    text = yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
+    terminal.say("".join(f"# {line}".rstrip() + "\n" for line in head) + text.rstrip("\n"))
+    return 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from heat_config_agent.migration import Unit, freeze, survey
+from heat_config_agent.migration import Unit, steps, survey
 from heat_config_agent.model.errors import AgentError
 from support import endings
 from support.loopback import wait_until
@@ -49,7 +49,7 @@ def status(unit: Unit) -> str:
 def test_it_stands_still_where_it_has_begun_nothing(collector: Unit) -> None:
     """An idle collector is stopped, and continues as if nothing had happened."""
     with contextlib.ExitStack() as held:
-        assert freeze.still(collector, held) == ""
+        assert steps.hold_still(collector, held) == ""
         assert status(collector) == psutil.STATUS_STOPPED
     wait_until(lambda: status(collector) != psutil.STATUS_STOPPED)
 
@@ -60,24 +60,24 @@ def test_collector_with_running_work_is_not_stopped(collector: Unit, tmp_path: P
     wait_until(lambda: bool(survey.commands(collector)))
     assert "is at work" in survey.busy([collector])
     with contextlib.ExitStack() as held:
-        assert "runs a command (process " in freeze.still(collector, held)
+        assert "runs a command (process " in steps.hold_still(collector, held)
     wait_until(lambda: status(collector) != psutil.STATUS_STOPPED)
 
     told: list[str] = []
-    wait = freeze.Wait(0, told.append)
+    wait = steps.Wait(0, told.append)
     with pytest.raises(AgentError, match=r"runs a command .* must not be cut short"):
-        wait.until(lambda held: freeze.still(collector, held))
+        wait.until(lambda held: steps.hold_still(collector, held))
     (tmp_path / "change").unlink()
     survey.commands(collector)[0].kill()
-    with freeze.Wait(float("inf"), told.append).until(lambda held: freeze.still(collector, held)):
+    with steps.Wait(float("inf"), told.append).until(lambda held: steps.hold_still(collector, held)):
         assert status(collector) == psutil.STATUS_STOPPED
 
 
 def test_process_that_a_unit_leaves_is_ended(collector: Unit) -> None:
     """A process that a unit leaves behind is ended, also while it is stopped."""
     with contextlib.ExitStack() as held:
-        assert freeze.still(collector, held) == ""
-        freeze.end(survey.collectors(collector))
+        assert steps.hold_still(collector, held) == ""
+        steps.end_collectors(survey.collectors(collector))
         assert survey.collectors(collector) == []
 
 
@@ -92,9 +92,9 @@ def test_nothing_of_heat_agents_begins_while_their_lock_is_held(
         fcntl.flock(theirs, fcntl.LOCK_EX)
         assert survey.busy([]) == f"another process holds {lock}"
         with contextlib.ExitStack() as held:
-            assert freeze.locked([], held) == f"another process holds {lock}"
+            assert steps.lock_out([], held) == f"another process holds {lock}"
     assert survey.busy([]) == ""
     with contextlib.ExitStack() as held:
-        assert freeze.locked([], held) == ""
+        assert steps.lock_out([], held) == ""
         with lock.open("a") as theirs, pytest.raises(BlockingIOError):
             fcntl.flock(theirs, fcntl.LOCK_EX | fcntl.LOCK_NB)

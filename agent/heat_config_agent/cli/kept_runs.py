@@ -1,0 +1,123 @@
+"""The runs of a deployment whose output is kept, numbered from the oldest.
+
+A deployment has several runs if its action was repeated, and one for each further action. The output of the last run of
+an action is in the folder of that run, and `runs.earlier` keeps that of the runs before it, masked.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from heat_config_agent.cli import named, terminal
+from heat_config_agent.deployments import plan
+from heat_config_agent.model.entry import Entry
+from heat_config_agent.model.errors import AgentError
+from heat_config_agent.runs import earlier, run_folder
+from heat_config_hooks.values import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptRun:
+    """One run whose output is kept."""
+
+    number: int
+    """1 for the oldest that is kept."""
+    entry: Entry
+    folder: Path
+    """The folder with its output."""
+    before: earlier.Earlier | None
+    """The facts about it if a later run of the same action has followed; None for the last run of that action."""
+
+    @property
+    def outcome(self) -> str:
+        """The action of the run, and how it ended."""
+        return f"{self.action}, {self.result}" if self.action else self.result
+
+    @property
+    def action(self) -> str:
+        """The action that it was of."""
+        return self.before.action if self.before else self.entry.action
+
+    @property
+    def started(self) -> float | None:
+        """When it began, in seconds since the epoch."""
+        return self.before.started if self.before else self.entry.started
+
+    @property
+    def ended(self) -> float | None:
+        """When it ended, in seconds since the epoch."""
+        return self.before.ended if self.before else self.entry.ended
+
+    @property
+    def failed(self) -> bool | None:
+        """True if it failed; None if it has not ended."""
+        if self.before:
+            return self.before.failed
+        return self.entry.failed if self.entry.ended else None
+
+    @property
+    def reason(self) -> str:
+        """The reason why it failed, or what else is to be said of it."""
+        return self.before.reason if self.before else self.entry.reason
+
+    @property
+    def result(self) -> str:
+        """How it ended, in one word."""
+        return "not ended" if self.failed is None else "failed" if self.failed else "ok"
+
+    @property
+    def values(self) -> dict[str, object]:
+        """The run as JSON."""
+        return {
+            "run": self.number,
+            "id": self.entry.id,
+            "action": self.action,
+            "started": self.started,
+            "ended": self.ended,
+            "failed": self.failed,
+            "reason": self.reason,
+        }
+
+    @property
+    def row(self) -> tuple[str, ...]:
+        """The run as a row of a table."""
+        took = ""
+        if self.started and self.ended:
+            took = terminal.duration(max(self.ended - self.started, 0.0))
+        began = plan.clock(self.started) if self.started else ""
+        return (f"  {self.number}", self.action or "-", self.result, began, took, self.reason.replace("\n", "; "))
+
+
+def of(found: named.Named) -> list[KeptRun]:
+    """Return the runs of a deployment whose output is kept, oldest first."""
+    runs: list[KeptRun] = []
+    for entry in found.same:
+        folder = found.settings.state / "runs" / entry.key
+        for each in earlier.listed(folder):
+            runs.append(KeptRun(number=len(runs) + 1, entry=entry, folder=each.folder, before=each))
+        if _has_run(entry, folder):
+            runs.append(KeptRun(number=len(runs) + 1, entry=entry, folder=folder, before=None))
+    return runs
+
+
+def _has_run(entry: Entry, folder: Path) -> bool:
+    """Return whether the output in the folder of a run is that of the last run of an entry."""
+    begun = entry.run is not None and run_folder.status(folder, entry.run.mark).exists()
+    return begun and (folder / "stdout").exists()
+
+
+def choose(runs: list[KeptRun], number: int, title: str, hint: str) -> KeptRun:
+    """Return the run with a number: 1 is the oldest, 0 the newest, and -1 the one before that. Raises AgentError."""
+    if not -len(runs) < number <= len(runs):
+        kept = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+        raise AgentError(f"there is no run {number} of {title}: the output of {kept} is kept", hint=hint)
+    return runs[number - 1]
+
+
+def number(text: str) -> int:
+    """Read the value of the option `--run`."""
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not the number of a run, such as 1 or -1") from None
