@@ -161,7 +161,7 @@ def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
         done = machine.agent("wait", name, "--timeout", "0")
         assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
     done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--timeout", "0")
-    assert (done.code, "it has not begun DELETE" in done.err) == (7, True)
+    assert (done.code, "no deployment 'web/app' for DELETE" in done.err) == (8, True)
     done = machine.agent("wait", "web/ap", "--timeout", "0")
     assert (done.code, "the stack web has no deployment 'ap'" in done.err) == (8, True)
     done = machine.agent("log", "web")

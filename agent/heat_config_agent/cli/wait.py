@@ -165,8 +165,7 @@ def _found(missing: _View, settings: Settings, options: argparse.Namespace) -> _
     except AgentError as error:
         return replace(missing, line=error.brief) if not action else missing
     if action and found.entry.action != action:
-        line = f"{_line(found.entry, found.settings.state)}; it has not begun {action}"
-        return _View(code=ExitCode.TIMED_OUT, line=line, entries=(found.entry,))
+        return missing
     return _view_of_entry(found.entry, found.settings.state)
 
 
