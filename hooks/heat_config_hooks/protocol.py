@@ -272,7 +272,20 @@ def environment(request: Request) -> dict[str, str]:
     return variables
 
 
-_IN_LOWER_CASE = ("fish_", "npm_", "pnpm_", "yarn_", "rvm_", "dkms_", "shell_escape", "openin_", "openout_", "texmf_")
+_IN_LOWER_CASE = (
+    "bower_",
+    "cypress_",
+    "fish_",
+    "npm_",
+    "pnpm_",
+    "yarn_",
+    "rvm_",
+    "dkms_",
+    "shell_escape",
+    "openin_",
+    "openout_",
+    "texmf_",
+)
 """The beginnings of all reserved names that begin with a lower-case letter."""
 
 

@@ -186,6 +186,59 @@ def test_no_reason_shows_a_secret_parameter(stack: Stack, script: str, words: li
         assert "***" in stack.stack("show", "t").out
 
 
+SHORT = """\
+heat_template_version: 2018-08-31
+parameters:
+  pw: {type: string, hidden: true}
+resources:
+  config:
+    type: OS::Heat::SoftwareConfig
+    properties:
+      group: script
+      inputs: [{name: other}]
+      outputs: [{name: {list_join: ['-', [of, {get_param: pw}]]}}]
+      config: |
+        #!/bin/sh
+        echo "printed $other"
+        echo "complained $other" >&2
+  deployment:
+    type: OS::Heat::SoftwareDeployment
+    properties:
+      config: {get_resource: config}
+      server: {get_resource: server}
+      input_values: {other: {get_param: pw}}
+  missing:
+    type: OS::Heat::SoftwareConfig
+    properties: {group: {list_join: [' ', [tool, {get_param: pw}]]}, config: x}
+  failing:
+    type: OS::Heat::SoftwareDeployment
+    properties: {config: {get_resource: missing}, server: {get_resource: server}}
+  server: {type: OS::Nova::Server, properties: {flavor: small}}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.fault(
+    4,
+    "a hidden parameter is short, or a plain word: in what a config prints, its tool, the name of an output",
+    "neither `log` nor `show` shows it",
+)
+@pytest.mark.parametrize("secret", ["swordfish", "hunter2", "a1b2"])
+def test_short_secret_parameter_is_masked_where_its_deployment_is_shown(machine: Machine, secret: str) -> None:
+    """It is masked from four characters on, as an input that a document hides; no other name is made of a tool's."""
+    stack = Stack(machine)
+    template = machine.folder / "t.yaml"
+    template.write_text(SHORT)
+    words = ("--state-dir", str(machine.state), "--parameter", f"pw={secret}", str(template))
+    done = stack(*words, program="heat-config-apply")
+    assert done.code == 1
+    assert secret not in done.out + done.err
+    looked = stack.deployments()
+    assert "printed ***" in "".join(each.out for each in looked)
+    for each in looked:
+        assert secret not in each.out + each.err, each
+
+
 RUNTIME = {
     "a value that is known only then": """\
   r: {type: OS::Heat::RandomString, properties: {length: {get_attr: [value, value]}}}

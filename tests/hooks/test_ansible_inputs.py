@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from heat_config_hooks.tools import ansible_values
 from support.driver import Driver
 from support.machine import deployment
 
@@ -93,6 +95,41 @@ def test_no_input_is_a_setting_of_ansible(driver: Driver) -> None:
     trusted = driver.run(ours(config, "d2", inputs=given, options={"trusted_inputs": True}))
     assert trusted["deploy_status_code"] == 0, trusted
     assert canary.exists()
+
+
+INTERNAL = {
+    "_ansible_ansiballz_pydevd_config": {"module": "this"},
+    "_ansible_ansiballz_debugpy_config": {"host": "127.0.0.1", "port": 9},
+    "_ansible_ansiballz_coverage_config": {"config": "/dev/null", "output": "FOLDER/coverage"},
+    "inventory_hostname": "elsewhere.example",
+    "inventory_dir": "/elsewhere",
+    "omit": "a text",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("driver", ["alone"], indirect=True)
+@pytest.mark.fault(
+    4,
+    "inputs of ansible named like the settings of its debuggers and its own variables",
+    "they set nothing, a sentence names each, and the playbook sees its own host",
+)
+def test_no_input_replaces_a_variable_of_ansible_itself(driver: Driver) -> None:
+    """No module of Python is loaded that an input names, no file is written where an input says, no host is changed."""
+    given = json.loads(json.dumps(INTERNAL).replace("FOLDER", str(driver.folder)))
+    seen = "{{ inventory_hostname }} {{ inventory_dir }} {{ {'a': omit} | length }}"
+    config = playbook({"command": "true"}, {"copy": {"content": seen, "dest": "{{ heat_outputs_path }}.seen"}})
+    result = driver.run(ours(config, inputs=given, outputs=["seen"]))
+    assert result["deploy_status_code"] == 0, result
+    assert result["seen"].startswith("localhost ")
+    assert "elsewhere" not in result["seen"]
+    assert not [name for name in os.listdir(driver.folder) if name.startswith("coverage")]
+
+
+@pytest.mark.parametrize("name", INTERNAL)
+def test_variable_of_ansible_itself_is_a_setting(name: str) -> None:
+    """It is left out of the variables of a playbook, unless the option trusted_inputs is set."""
+    assert ansible_values.settings({name: "x", "port": 22, "environment": "test"}) == [name]
 
 
 @pytest.mark.slow

@@ -85,6 +85,12 @@ def test_text_for_hiera_is_not_interpolated(tmp_path: Path) -> None:
         (".env", "A=1\nCOMPOSE_FILE=evil.yml\n"),
         (".env", "export DOCKER_HOST=tcp://192.0.2.1\n"),
         (".env", "LD_PRELOAD=/evil\n"),
+        (".env", "'COMPOSE_FILE'=evil.yml\n"),
+        (".env", "A=1\rCOMPOSE_FILE=evil.yml\n"),
+        (".env", "# a comment\rCOMPOSE_FILE=evil.yml\n"),
+        (".env", "A='1' COMPOSE_FILE=evil.yml\n"),
+        (".env", "A='\n#' COMPOSE_FILE=evil.yml\n"),
+        (".env", "\u00a0export\tCOMPOSE_FILE = evil.yml\n"),
     ],
 )
 def test_file_named_by_an_input_is_kept_out_of_a_compose_project(name: str, content: str, tmp_path: Path) -> None:
@@ -100,5 +106,8 @@ def test_file_named_by_an_input_is_kept_out_of_a_compose_project(name: str, cont
 
 def test_plain_file_for_compose_is_written(tmp_path: Path) -> None:
     """Variables of the application, and files in folders, are data."""
-    items = [{"file_name": ".env", "content": "TAG=1\nAPP_HOME=/x\n"}, {"file_name": "x/compose.yaml", "content": ""}]
+    items = [
+        {"file_name": ".env", "content": "# no PATH=/x here\nTAG=1\nAPP_HOME=/x\nU=a?HOME=b\n"},
+        {"file_name": "x/compose.yaml", "content": ""},
+    ]
     prepare("docker-compose", tmp_path, {"services": {}}, {"env_files": items})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import importlib.metadata
 import io
 import json
@@ -24,7 +23,7 @@ from heat_config_agent import __version__
 from heat_config_agent.cli import log, state_options, status, terminal
 from heat_config_agent.masking import redaction
 from heat_config_agent.masking.names import TELLING, signatures
-from heat_config_agent.masking.redaction import redactor
+from heat_config_agent.masking.redaction import concealer
 from heat_config_agent.masking.secrets import Secrets
 from heat_config_agent.model.deployment import Deployment, Input
 from heat_config_agent.model.entry import Entry
@@ -169,9 +168,9 @@ def _output(entry: Entry, place: Path, settings: Settings, secrets: KnownSecrets
     if deployment is None:
         return "The output is left out: the secrets in it are not known.\n"
     secrets.add(deployment)
-    redact = functools.partial(redactor(deployment), "deploy_stdout")
+    conceal = concealer(deployment)
     streams = {name: Capture(folder / name) for name in ("stdout", "stderr")}
-    texts = fit(streams, _OUTPUT_BYTES, change=lambda _, text: redact(text))
+    texts = fit(streams, _OUTPUT_BYTES, change=lambda _, text: conceal.text(text))
     return "".join(f"--- {name}\n{terminal.plain(str(texts.get(name, '')))}\n" for name in streams)
 
 

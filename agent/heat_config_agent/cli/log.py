@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import codecs
 import time
-from functools import partial
 from pathlib import Path
 
 from heat_config_agent.cli import kept_runs, named, state_options, terminal
 from heat_config_agent.deployments import plan
-from heat_config_agent.masking.redaction import beginning, redactor
+from heat_config_agent.masking.redaction import beginning, concealer
 from heat_config_agent.model.deployment import Deployment
 from heat_config_agent.model.entry import Entry, Removed, State
 from heat_config_agent.model.errors import AgentError, ExitCode
@@ -179,7 +178,7 @@ class _Stream:
     def __init__(self, path: Path, deployment: Deployment, *, error: bool = False) -> None:
         self._path = path
         self._error = error
-        self._redact = partial(redactor(deployment), "deploy_stdout")
+        self._redact = concealer(deployment).text
         self._begun = beginning(deployment)
         self._offset = 0
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

@@ -11,7 +11,7 @@ from heat_config_agent.cli import terminal
 from heat_config_agent.deployments.plan import NOT_CHOSEN, Step, Verb
 from heat_config_agent.engine import events
 from heat_config_agent.engine.events import Event, Report
-from heat_config_agent.masking.redaction import beginning, concealer, name_of, redactor
+from heat_config_agent.masking.redaction import beginning, concealer, name_of
 from heat_config_agent.model.deployment import STANDARD_OUTPUTS, Deployment, Mistake
 from heat_config_agent.model.entry import Entry, State
 from heat_config_agent.model.errors import ExitCode
@@ -187,7 +187,7 @@ class Lines(Report):
                 text = file.read().decode("utf-8", "replace")
         except OSError:
             return ""
-        text = redactor(deployment)("deploy_stdout", text[: len(text) - beginning(deployment)(text)])
+        text = concealer(deployment).text(text[: len(text) - beginning(deployment)(text)])
         lines = text[EDGE if begin else 0 :].rstrip().splitlines()
         return lines[-1] if lines else ""
 

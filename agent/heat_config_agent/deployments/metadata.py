@@ -358,7 +358,7 @@ def _deployment(
         signed_configs=evidence[1],
         mistakes=tuple(entry.mistakes),
     )
-    shown = redaction.name_of(deployment, deployment.name)
+    shown = redaction.name_of(deployment, deployment.name, only_distinctive=True)
     return deployment if shown == deployment.name else replace(deployment, name=shown)
 
 

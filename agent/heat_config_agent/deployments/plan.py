@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import heat_config_hooks
 from heat_config_agent.deployments import cleanup, jobs, metadata, selection
+from heat_config_agent.masking.redaction import concealer
 from heat_config_agent.model.deployment import (
     BUILTIN,
     DELETE,
@@ -274,7 +275,7 @@ def _new(deployment: Deployment, known: Known, reason: str) -> Step:
         why = f"the group {config.tool} names no tool" if deployment.document.get("group") else "no `group` is given"
         return Step(verb=Verb.SKIP, deployment=deployment, reason=f"{why}: nothing to run")
     sentence = (
-        selection.missing(config.tool, known.tools)
+        selection.missing(config.tool, known.tools, shown=concealer(deployment).text(config.tool))
         if tool is None
         else heat_config_hooks.absent(tool.name)
         if builtin

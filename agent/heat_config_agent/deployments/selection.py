@@ -135,8 +135,13 @@ def request(deployment: Deployment, config: Config) -> dict[str, object]:
     return document
 
 
-def missing(tool: str, installed: Iterable[str]) -> str:
-    """Return a sentence about a tool that has no hook. `installed` are the names of those that have one."""
+def missing(tool: str, installed: Iterable[str], *, shown: str) -> str:
+    """Return a sentence about a tool that has no hook. `installed` are the names of those that have one.
+
+    `shown` is the name of the tool without the secrets in it.
+    """
+    if shown != tool:  # no part of it is shown, and no name that is like it
+        return f"no hook for the tool {shown!r}; installed: {', '.join(sorted(installed))}"
     name = tool_name(tool)
     if absent := heat_config_hooks.absent(name):
         return absent

@@ -33,6 +33,9 @@ they keep inputs that only their name marks as secret: another resource may need
 _LONG_WORD = 16
 """The length from which a secret of letters alone does not occur in other text by chance."""
 
+_MIXED = 6
+"""The length from which a secret of letters and digits does not occur in other text by chance."""
+
 _SHORTEST_LINE = 8
 """The least number of characters of a line that is masked on its own: a key may be printed line by line, indented."""
 
@@ -63,15 +66,28 @@ def secret_inputs(deployment: Deployment) -> list[Input]:
     ]
 
 
-def name_of(deployment: Deployment, name: str) -> str:
+def _surely_meant(document: Mapping[str, object], name: str = "") -> list[Input]:
+    """Return the secret texts that a stack lists in a document, without those that may be in other text by chance.
+
+    Names, and values that other resources get, keep those; a `name` that is such a text as a whole does not.
+    """
+    beside = document.get(BESIDE)
+    listed = _texts(beside) if isinstance(beside, list) else ()
+    texts = [text for text in listed if is_distinctive(text) or text.strip() == name]
+    return [Input(name=BESIDE, value=texts)] if texts else []
+
+
+def name_of(deployment: Deployment, name: str, *, only_distinctive: bool = False) -> str:
     """Return a name in a deployment (its own, that of its tool or user) with the secrets in it masked.
 
+    With `only_distinctive`, a secret that a stack lists stays where it may be in a name by chance.
     Only secrets that the name is long enough for are searched for, so that most names take no time.
     """
     inputs = [item for item in deployment.inputs if item.name not in CREDENTIALS and _fits(item.value, name)]
-    beside = deployment.document.get(BESIDE)
     secret = [item for item in inputs if is_secret(item)]
-    if isinstance(beside, list):
+    if only_distinctive:
+        secret += _surely_meant(deployment.document, name)
+    elif isinstance(beside := deployment.document.get(BESIDE), list):
         secret += [Input(name=BESIDE, value=text) for text in beside if _fits(text, name)]
     return Concealer(secret).text(name) if secret else name
 
@@ -103,9 +119,8 @@ def _search_in(document: Mapping[str, object]) -> Concealer:
         for item in (items if isinstance(items, list) else [])
         if isinstance(item, dict) and item.get("value", item.get("default")) != MASK
     ]
-    beside = document.get(BESIDE)
     named = [item for item in inputs if item.name not in CREDENTIALS and is_secret(item)]
-    return Concealer([*named, *([Input(name=BESIDE, value=beside)] if isinstance(beside, list) else ())])
+    return Concealer([*named, *_surely_meant(document)])
 
 
 def _hidden(item: Mapping[str, object]) -> bool:
@@ -124,7 +139,7 @@ def redactor(deployment: Deployment) -> Callable[[str, str], str]:
     """Return a function that masks a deployment's secrets in one part of its result: (name of it, text) → text."""
     outputs = {output.name for output in deployment.outputs} - STANDARD_OUTPUTS
 
-    guessed = Concealer(secret_inputs(deployment))
+    guessed = Concealer([*(item for item in deployment.inputs if is_secret(item)), *_surely_meant(deployment.document)])
     certain = Concealer(item for item in deployment.inputs if item.hidden or item.name in CREDENTIALS)
 
     def redact(name: str, text: str) -> str:
@@ -191,12 +206,14 @@ class Concealer:
 
 
 def is_distinctive(text: str) -> bool:
-    """Return True if a secret is surely meant where a text contains it: it is long, and not a plain word.
+    """Return True if a secret is surely meant where a text contains it: it is long, and not a plain word or number.
 
     Masking a short or common value inside other text would hide little, and would destroy that text.
     """
     text = text.strip()
-    return len(text) >= _LONG_WORD or (len(text) >= _SHORTEST_LINE and not text.isalpha())
+    if len(text) >= _LONG_WORD or (len(text) >= _SHORTEST_LINE and not text.isalpha()):
+        return True
+    return len(text) >= _MIXED and any(map(str.isalpha, text)) and any(map(str.isdigit, text))
 
 
 def _whole(value: object, secret: set[str], mask: str) -> object:

@@ -137,9 +137,7 @@ class SoftwareDeployment(Resource):
         derived.group, derived.options, derived.outputs = base.group, base.options, base.outputs
         derived.inputs = deployments.inputs_of(base, input_values, self._told(action))
         derived.config = self.with_inputs(base.config, derived.inputs) or self.EMPTY
-        derived.secrets = self.stack.world.conceal.distinctive.within(
-            [derived.name, derived.config, derived.options, derived.inputs]
-        )
+        derived.secrets = self.stack.world.conceal.within(derived.entry())
         return derived
 
     def foreseen(self, action: str) -> ConfigRecord | None:

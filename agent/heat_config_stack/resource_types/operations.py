@@ -155,9 +155,7 @@ class Operation(SoftwareDeployment):
         for declared in derived.inputs:
             if declared["name"] in values:
                 declared["type"] = _type_of(declared["value"])
-        derived.secrets = self.stack.world.conceal.distinctive.within(
-            [derived.name, text, derived.options, derived.inputs]
-        )
+        derived.secrets = self.stack.world.conceal.within([text, derived.entry()])
         return derived
 
     # The handlers.

@@ -293,7 +293,7 @@ class CloudServer(Placeholder):
         content = {"name": self.physical_resource_name(), "group": "script", "config": scripts.config}
         derived = new_config(content, self.stack.id)
         derived.inputs = deployments.inputs_of(derived, {}, self._told())
-        derived.secrets = world.conceal.distinctive.within([derived.name, derived.config])
+        derived.secrets = world.conceal.within(derived.entry())
         server = self.resource_id or ""
         deployment = DeploymentRecord(records.new_id(), self.stack.id, self.record.id, server, "", "CREATE", "", "")
         deployment.attempt = self.record.attempt
@@ -305,6 +305,13 @@ class CloudServer(Placeholder):
     def ran_user_data(self) -> bool:
         """True if the scripts of the user data were carried out."""
         return self._deployment is not None
+
+    @property
+    def changed_user_data(self) -> bool:
+        """True if the scripts of the user data are others than those that were carried out."""
+        deployment = self._deployment
+        config = self.stack.world.store.configs.get(deployment.config) if deployment is not None else None
+        return config is not None and config.config != self.user_data().config
 
     def _told(self) -> dict[str, Json]:
         return {

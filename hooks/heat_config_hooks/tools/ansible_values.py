@@ -7,8 +7,23 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-OWN = "ansible_"
-"""The beginning of the variables by which ansible itself is set: its connections, interpreters and privileges."""
+_SETTINGS = ("ansible_", "_ansible_", "sops_", "conjur_")
+"""The beginnings of variables that set ansible and its plug-ins: connections, interpreters, privileges, debuggers.
+
+Most plug-ins of collections begin theirs with `ansible_` too; those of community.sops and cyberark.conjur do not.
+"""
+
+_OWN = (
+    "delegated_vars",
+    "group_names",
+    "inventory_dir",
+    "inventory_file",
+    "inventory_hostname",
+    "inventory_hostname_short",
+    "omit",
+    "proxmox_vmid",
+)
+"""Variables of ansible itself that an input would replace: tasks would go to another host, or use other files."""
 
 MARKED = (2, 19)
 """The first version of ansible-core whose marks also stay on the keys of a map."""
@@ -27,7 +42,7 @@ _STRAY = re.compile("[\ud800-\udfff]")
 
 def settings(inputs: Mapping[str, object]) -> list[str]:
     """Return the inputs that would be settings of ansible: any of them may start a program, or name another host."""
-    return [name for name in inputs if name.startswith(OWN)]
+    return [name for name in inputs if name.startswith(_SETTINGS) or name in _OWN]
 
 
 def as_yaml(variables: Mapping[str, object]) -> bytes:

@@ -58,8 +58,14 @@ _CHOOSING = re.compile(r"(COMPOSE|DOCKER|PODMAN|CONTAINERS?)_.*")
 _CONFIGS = re.compile(r"(docker-|podman-|container-)?compose(\.override)?\.ya?ml|\.gitconfig|\.curlrc", re.IGNORECASE)
 """Files that programs read as compose files or settings if they are in the folder of the project."""
 
-_SET = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*[=:]", re.MULTILINE)
-"""A variable that the file `.env` sets."""
+_SET = re.compile(r"""(?:^|[\s'"\ufeff])([A-Za-z_][A-Za-z0-9_]*)['"]?\s*[=:]""")
+"""A variable that the file `.env` may set: readers of such files differ in what ends a line, and in quotes.
+
+Some take a carriage return for the end of a line, quotes around a name, or a second variable after a quoted value.
+"""
+
+_COMMENT = re.compile(r"^[ \t]*#[^'\"\r\n]*$", re.MULTILINE)
+"""A line that all readers take for a comment: one with a quote may be part of a value."""
 
 
 def prepare(request: protocol.Request, place: protocol.Workplace) -> protocol.Command | Reply:
@@ -157,7 +163,8 @@ def _is_setting(path: PurePosixPath, content: str) -> str:
         return f"{path} would be part of the configuration, and an input is a value"
     if str(path) != ".env":
         return ""
-    names = [name for name in _SET.findall(content) if _CHOOSING.fullmatch(name) or protocol.reserved(name, "")]
+    set_there = _SET.findall(_COMMENT.sub("", content))
+    names = [name for name in set_there if _CHOOSING.fullmatch(name) or protocol.reserved(name, "")]
     return f"{path} sets {names[0]}, which changes how the project is brought up" if names else ""
 
 

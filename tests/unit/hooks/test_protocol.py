@@ -223,6 +223,27 @@ def test_frontend_of_debconf_is_a_plain_word(value: str, is_variable: bool) -> N
     assert ("DEBIAN_FRONTEND" in environment(DEBIAN_FRONTEND=value)) is is_variable
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("_ANSIBLE_ANSIBALLZ_PYDEVD_CONFIG", "PYTHON_EGG_CACHE", "PYTHON_KEYRING_BACKEND", "UVICORN_APP", "RQ_CONFIG"),
+        *("ALEMBIC_CONFIG", "INVOKE_RUN_SHELL", "ROBOT_OPTIONS", "VIRTUALENVWRAPPER_HOOK_DIR", "PYSPARK_SUBMIT_ARGS"),
+        *("bower_scripts__postinstall", "CYPRESS_RUN_BINARY", "cypress_run_binary", "SPRING_APPLICATION_JSON"),
+        *(
+            "LOADER_PATH",
+            "SERVER_JVMFLAGS",
+            "LS_JAVA_OPTS",
+            "FZF_DEFAULT_COMMAND",
+            "NVTX_INJECTION64_PATH",
+            "GF_PATHS_PLUGINS",
+        ),
+    ],
+)
+def test_variable_that_names_code_or_settings_is_reserved(name: str) -> None:
+    """Although names that begin alike may be variables, as PYTHON_VERSION."""
+    assert environment(**{name: "v"}) == {}
+
+
 def test_every_reserved_name_is_found_and_every_kept_one_is_not() -> None:
     """Also the names in lower case, for which the list is not even loaded where it has none."""
     for names in reserved.RESERVED.values():

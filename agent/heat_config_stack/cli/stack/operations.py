@@ -334,6 +334,10 @@ def _warn_of_user_data(root: Stack, view: View) -> None:
                 continue
             name = "/".join((*stack.path, server.name))
             content = server.user_data()
+            if server.changed_user_data:
+                again = f"`heat-config-agent retry {root.name}/{name}` and another apply with --user-data"
+                why = f"the user_data of {name} has changed since it was carried out, once for each server"
+                view.warn(f"{why}: {again} carry it out again")
             if server.ran_user_data or not content.scripts:
                 others = ", ".join(content.others)
                 if others:

@@ -9,7 +9,16 @@ import pytest
 
 from heat_config_agent.deployments import metadata
 from heat_config_agent.masking import MASK
-from heat_config_agent.masking.redaction import Concealer, beginning, concealer, is_secret, redactor
+from heat_config_agent.masking.redaction import (
+    Concealer,
+    beginning,
+    concealer,
+    is_distinctive,
+    is_secret,
+    masked,
+    name_of,
+    redactor,
+)
 from heat_config_agent.model.deployment import Deployment, Document, Input
 from heat_config_hooks.protocol import CREDENTIALS
 
@@ -166,6 +175,28 @@ def test_secret_declared_by_a_stack_is_hidden() -> None:
         assert redactor(found)("out", "db://hunter22@h") == "db://hunter22@h"
         assert concealer(found)({"out": "hunter22"}) == {"out": MASK}
         assert beginning(found)("db://hunt") == 4
+
+
+@pytest.mark.parametrize("secret", ["demo", "swordfish", "18080"])
+def test_common_secret_of_a_stack_is_masked_for_people_alone(secret: str) -> None:
+    """Names and values that contain it by chance stay exact, because other resources get them."""
+    entry = {"id": "a", "name": f"{secret}-host", "outputs": [{"name": "out"}], "secrets": [secret]}
+    found = metadata.parse(Document(source="test", content=[entry])).deployments[0]
+    assert concealer(found).text(f"{secret}-host") == f"{MASK}-host"
+    assert redactor(found)("deploy_stdout", f"{secret}-host") == f"{secret}-host"
+    assert found.name == f"{secret}-host"
+    assert name_of(found, f"tool {secret}") == f"tool {MASK}"
+    assert name_of(found, secret, only_distinctive=True) == MASK
+    assert masked(found.document)["name"] == f"{secret}-host"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("hunter2", True), ("a1b2", False), ("swordfish", False), ("1234567", False), ("x-y-z!", False)],
+)
+def test_secret_of_letters_and_digits_is_distinctive(text: str, *, expected: bool) -> None:
+    """It is masked inside other values too, from six characters on."""
+    assert is_distinctive(text) is expected
 
 
 @pytest.mark.parametrize("secrets", ["hunter22", {"a": "hunter22"}, None, 7])
