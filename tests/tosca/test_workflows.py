@@ -195,7 +195,7 @@ def test_unknown_workflow_is_refused(shop: Shop) -> None:
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", GROWN)
+@pytest.mark.parametrize("operation", [GROWN[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROWN[1:])])
 def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The same command ends in the state of an uninterrupted run, and nothing runs twice."""
     assert shop.run("apply").code == 0
@@ -206,7 +206,9 @@ def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     assert shop.states() == {"server": "started", "one": "grown", "two": "grown"}
 
 
-@pytest.mark.parametrize("operation", DEPLOYED)
+@pytest.mark.parametrize(
+    "operation", [DEPLOYED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in DEPLOYED[1:])]
+)
 def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The service has a workflow of its own for the deployment."""
     shop.kill_at(operation, "apply")
@@ -217,7 +219,7 @@ def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", ["two.delete", "one.delete"])
+@pytest.mark.parametrize("operation", ["two.delete", pytest.param("one.delete", marks=pytest.mark.slow)])
 def test_a_removal_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """Nothing is left of the service at its end."""
     assert shop.run("apply").code == 0

@@ -67,13 +67,14 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not (settings.state / "follow").is_dir():  # most machines follow nothing
+    if not settings.followed and not (settings.state / "follow").is_dir():  # most machines follow nothing
         return []
-    from heat_config_agent.state import followed  # noqa: PLC0415
+    from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
-    records = [each for each in followed.records(settings.state) if not names or each.name in names]
+    told = followed.with_troubles(followed.records(settings.state), health.unrecorded(settings.state))
+    records = [each for each in told if not names or each.name in names]
     return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
 
 

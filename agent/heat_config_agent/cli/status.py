@@ -18,9 +18,10 @@ from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
 from heat_config_agent.signals.delivery import REPLACED
-from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_agent.state.removal import retention
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 

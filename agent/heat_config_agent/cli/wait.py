@@ -155,7 +155,7 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
     def look() -> _View:
         nonlocal seen, entries
         # Before the journal: what the agent says in its file is already in the journal.
-        stacks = {} if argument else {name: followed.read(state, name) for name in names}
+        stacks = {} if argument or not names else _records(state, names)
         trouble = "" if argument else _trouble_of_agent(state, stacks)
         changed = _last_change(state / journal.FILE)
         if changed != seen:
@@ -167,6 +167,14 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
         return _all(chosen, action, trouble, refused, state)
 
     return look
+
+
+def _records(state: Path, names: Sequence[str]) -> dict[str, Followed | None]:
+    """Return the record of each followed stack, with the trouble that could not be written into it."""
+    records = {name: followed.read(state, name) for name in names}
+    troubles = {name: text for name, text in health.unrecorded(state).items() if name in records}
+    told = followed.with_troubles(filter(None, records.values()), troubles)
+    return records | {record.name: record for record in told}
 
 
 def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _View:

@@ -161,25 +161,36 @@ def _clear(settings: Settings) -> None:
 
 def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     """Follow one source without end. A stack with a failure is tried again."""
-    problem = ""
+    problem: str | None = None
     while True:
         try:
             with _held(settings, name, functools.partial(_note, stack=name)) as follower:
                 while True:
                     follower.step()
-                    problem = ""
+                    if problem != "":
+                        problem = ""
+                        _tell(name, problem)
                     hurry.wait(follower.interval)
                     hurry.clear()
         except AgentError as error:
             if str(error) != problem:
                 problem = str(error)
                 _note(f"{name}: {problem}", name)
+                _tell(name, problem)
             hurry.wait(10)
             hurry.clear()
         except Exception as error:  # noqa: BLE001  # a defect of one source's follower ends nothing
+            problem = f"a defect of the agent: {type(error).__name__}"
             terminal.defect(error)
+            _tell(name, problem)
             hurry.wait(10)
             hurry.clear()
+
+
+def _tell(name: str, trouble: str) -> None:
+    """Tell the daemon a trouble that cannot be in the record of a source, or that there is none."""
+    with contextlib.suppress(OSError):  # the daemon has ended
+        os.write(1, followed.tale(name, trouble))
 
 
 def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:
