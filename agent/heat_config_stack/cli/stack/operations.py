@@ -46,10 +46,13 @@ def with_mistakes(command: Command) -> Command:
         try:
             return command(options)
         except Invalid as invalid:
-            from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # only after mistakes
+            from heat_config_agent.cli.mistakes import mistake_line, mistake_values  # noqa: PLC0415  # only after mistakes
 
             for each in invalid.mistakes:
                 terminal.say(mistake_line(each), error=True)
+            if getattr(options, "json", False):
+                mistakes = [mistake_values(each) for each in invalid.mistakes]
+                terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
             return ExitCode.USAGE
 
     return run
