@@ -192,7 +192,7 @@ def test_failed_deployment_runs_when_its_revision_is_carried_out_again(machine: 
     assert [ran(machine).count(f"CREATE {name}") for name in ("motd", "banner")] == [1, 3]
 
 
-def test_removed_failed_deployment_is_no_failure(site: Machine) -> None:
+def test_removed_failed_deployment_counts_no_longer(site: Machine) -> None:
     """A document that no longer has it is in force, and the lists of failures agree."""
     document(site, "motd")
     assert agent(site, "follow").code == 0

@@ -148,7 +148,7 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
 
 
 def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
-    """`wait` takes STACK/RESOURCE, and the resource alone, as every command does; a stack is no deployment."""
+    """`wait` takes STACK/RESOURCE, and the resource alone, as every command does; a stack alone is not a deployment."""
     config = {"group": "script", "config": f"{SH}true\n"}
     uses = {"config": {"get_resource": "config"}, "server": "here"}
     resources = {
