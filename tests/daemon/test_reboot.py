@@ -348,8 +348,8 @@ def test_revision_that_a_power_cut_interrupts_says_so(
     kill_all(machine)
 
     daemon.start(*boot())
-    reason = "deployment: interrupted: the machine went down while it ran"
-    wait_until(lambda: daemon.said("has failed", reason), LONG)
+    reason = "interrupted: the machine went down while it ran"
+    wait_until(lambda: bool(daemon.said("has failed", "deployment", reason)), LONG)
     for words in (["status"], ["status", "--check"], ["follow", "--status"], ["doctor"]):
         assert reason in daemon.command(*words).out
     assert "follow web --again" in daemon.command("doctor").out

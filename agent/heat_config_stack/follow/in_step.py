@@ -38,11 +38,6 @@ def keep(state: Path, record: Followed) -> None:
     files.replace(followed.folder(state, record.name) / _LEFT, json.dumps(left).encode(), durable=True)
 
 
-def failures(document: Path) -> list[Entry]:
-    """Return the deployments of a document that have failed, given its state directory. Raises StateError."""
-    return [each for each in journal.read(document).values() if each.failed and each.ended and each.left_at is None]
-
-
 def mark(state: Path, record: Followed) -> tuple[object, ...]:
     """Return a value that changes whenever the stack or the document of a source may have changed."""
     journaled = followed.document(state, record.name) / journal.FILE

@@ -1,9 +1,15 @@
-"""The outcome of a revision, from what the command that carried it out has printed."""
+"""The outcome of a revision: from what the command that carried it out has printed, and from what it has left."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
+
+from heat_config_agent.model.entry import Entry
+
+_NAMED = 3
+"""The number of failed deployments that are named."""
 
 
 def reason_of(printed: str) -> str:
@@ -13,18 +19,21 @@ def reason_of(printed: str) -> str:
     ended = next((number for number, line in enumerate(lines) if re.search(r": [A-Z]+_FAILED in ", line)), None)
     if errors:
         return errors[0].removeprefix("error:").strip()
-    last = lines[-1] if lines else ""
     if ended is not None:
-        last = lines[min(ended + 1, len(lines) - 1)]
-    return f"{last}{_failed_deployment(lines, last)}"
+        return lines[min(ended + 1, len(lines) - 1)]
+    return lines[-1] if lines else ""
 
 
-def _failed_deployment(lines: Sequence[str], summary: str) -> str:
-    """Return the first deployment that has failed and its reason, as the end of a sentence that does not have it."""
-    for line in lines:
-        if row := re.fullmatch(r"FAILED\s+(\S+)\s.* \d+(?:\.\d+)? s  (\S.*)", line):
-            name, reason = row.groups()
-            if "status code" in summary:  # as Heat words it, which has the exit code
-                reason = re.sub(r"^exit code \d+(: |$)", "", reason)
-            return f"; {name}: {reason}" if reason else ""
-    return ""
+def failures(failed: Sequence[Entry]) -> str:
+    """Return which deployments of a document have failed, and why; empty if none has."""
+    named = "; ".join(f"{each.title}: {each.reason or 'it has failed'}" for each in failed[:_NAMED])
+    return named + (f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else "")
+
+
+def reason_of_stack(status: bytes, name: str) -> str:
+    """Return why a stack has failed, out of what `status --json` has printed; empty if that does not say."""
+    try:
+        reason = json.loads(status)["failed_stacks"][name]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(reason)
