@@ -163,6 +163,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give each test the time that it may take on this machine, and have all processes end with this one."""
+    distribution.assert_grouped(config)
     if config.option.timeout is None:
         config.option.timeout = pace.seconds(float(config.getini("timeout")))
     if not hasattr(config, "workerinput"):

@@ -217,9 +217,9 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
     ):
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)
     listed = _stack(machine, "resource", "list", "-n", "5", "--json", name)
-    for each in json.loads(listed) if listed.startswith("[") else ():
-        for option in ([], ["--json"]):
-            yield "stack resource show", _stack(machine, "resource", "show", *option, name, each["resource_name"])
+    for number, each in enumerate(json.loads(listed) if listed.startswith("[") else ()):
+        option = ["--json"] if number % 2 else []  # each is shown, in turn as text and as JSON
+        yield "stack resource show", _stack(machine, "resource", "show", *option, name, each["resource_name"])
 
 
 def _stack(machine: Machine, *words: str) -> str:

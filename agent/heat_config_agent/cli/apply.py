@@ -27,7 +27,7 @@ from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
 from heat_config_agent.state import asked, instance, journal, lock
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.pruning import LAST_SLICE, is_full
+from heat_config_agent.state.removal.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

@@ -20,9 +20,10 @@ from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_agent.state.removal import retention
 from heat_config_hooks import HOOKS, processes, protocol
 
 ROOM = 100 * 1024 * 1024
@@ -56,7 +57,8 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
 
 def check_followed(settings: Settings) -> Iterator[Finding]:
     """Check the stacks that follow sources, as they were at the last poll."""
-    records = {record.name: record for record in followed.records(settings.state)}
+    troubles = health.unrecorded(settings.state) if settings.followed else {}
+    records = {record.name: record for record in followed.with_troubles(followed.records(settings.state), troubles)}
     for name in settings.followed:
         record = records.get(name)
         if record is None:

@@ -44,6 +44,11 @@ class StackResource(Resource):
         """Return the name of the child in the paths of mistakes."""
         return f"{self.name}<nested_stack>"
 
+    def sleeps(self) -> bool:
+        """Return whether something in the child stack is suspended."""
+        child = self.child
+        return child is not None and any(each.sleeps() for each in child.resources.values())
+
     @property
     def child(self) -> Stack | None:
         """Return the child stack; None before it exists."""
@@ -300,17 +305,17 @@ class TemplateResource(StackResource):
             return []
         try:
             after = validation.unmade(definition, self.stack.world.types).as_defined(self.name)
-            wanted = after.child_to_validate(child.identity) if isinstance(after, TemplateResource) else None
+            template = after.child_to_validate(child.identity) if isinstance(after, TemplateResource) else None
         except Exception:  # noqa: BLE001  # a mistake, which the update reports
-            wanted = None
-        if wanted is None:
+            template = None
+        if template is None:
             return []
         gone: list[tuple[tuple[str, ...], Resource]] = []
         for record in child.records():
             inner = child.resource(record)
-            if record.name in wanted.resources:
-                gone += (((record.name, *path), each) for path, each in inner.leaving(wanted))
-            elif record.name not in wanted.conditional and inner.has_run():
+            if record.name in template.resources:
+                gone += (((record.name, *path), each) for path, each in inner.leaving(template))
+            elif record.name not in template.conditional and inner.has_run():
                 gone.append(((record.name,), inner))
         return gone
 

@@ -85,7 +85,9 @@ def test_a_revision_that_fails_runs_once(site: Site) -> None:
     assert site.ran.count("three red") == 1
 
 
-@pytest.mark.parametrize("ended", ["failed", "complete", "not begun"])
+@pytest.mark.parametrize(
+    "ended", ["failed", *(pytest.param(each, marks=pytest.mark.slow) for each in ("complete", "not begun"))]
+)
 def test_a_revision_that_was_cut_short_is_brought_to_its_end(site: Site, ended: str) -> None:
     """A kill of the follower between the begin and the record of the end runs nothing twice."""
     site.commit("one")
@@ -161,7 +163,7 @@ def test_a_document_is_followed_too(site: Site) -> None:
     "a full disk while a followed revision is fetched",
     "the stack stays at its revision; the next poll with room goes on",
 )
-@pytest.mark.parametrize("kind", ["git", "path"])
+@pytest.mark.parametrize("kind", ["git", pytest.param("path", marks=pytest.mark.slow)])
 def test_a_full_disk_is_reported_and_changes_nothing(site: Site, machine: Machine, kind: str) -> None:
     """The stack stays at its revision, nothing of the new one is left, and the next poll with room goes on."""
     with small_disk(machine, "3M") as state:
