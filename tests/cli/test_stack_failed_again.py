@@ -302,6 +302,30 @@ def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: 
     assert log(machine) == ["yes", "wait", "other"]
 
 
+def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_former(machine: Machine) -> None:
+    """A deployment that the killed command had not begun is created with the new values alone, as the plan says."""
+    content = template(svc=deployment(), later=deployment())
+    content["resources"]["later"]["depends_on"] = "svc"
+    script = f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\n"
+    script += "echo $deploy_resource_name $deploy_action $ok >> FOLDER/log\n"
+    content["resources"]["config"]["properties"]["configs"][0]["config"] = f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    write(machine, "s.yaml", content)
+    words = ["--state-dir", str(machine.state), "s.yaml", "--parameter", "ok=wait"]
+    process = machine.start("heat-config-apply", *words)
+    try:
+        wait_until((machine.folder / "wait").exists, 30)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    (machine.folder / "go").touch()
+    plan = planned(machine, content, "--parameter", "ok=other")
+    assert (plan["svc"], plan["later"]) == (("updated", ["CREATE"]), ("added", ["CREATE"]))
+    assert apply(machine, content, "--parameter", "ok=other").code == 0
+    assert log(machine) == ["svc CREATE wait", "svc CREATE other", "later CREATE other"]
+    assert apply(machine, content, "--parameter", "ok=other").code == 0
+    assert log(machine) == []
+
+
 @pytest.mark.parametrize("before", [1, 2])
 def test_plan_names_the_create_of_a_member_that_a_group_adds(machine: Machine, before: int) -> None:
     """It has the actions of the first member; then the update runs what the plan has named."""

@@ -458,8 +458,10 @@ class _Convergence(Traversal):
         yield from self._paused(node, record)
         working = self.stack.resources.get(record.name)
         if working is None or working.record is not record:
+            record.passed = self.stack.record.attempt
             yield from actions.delete(self.stack.resource(record))
         elif self._definition is None or record.name not in self._definition.resources:
+            record.passed = self.stack.record.attempt
             yield from actions.delete(working)
 
     def _ended(self) -> None:

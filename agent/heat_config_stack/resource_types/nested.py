@@ -44,6 +44,11 @@ class StackResource(Resource):
         """Return the name of the child in the paths of mistakes."""
         return f"{self.name}<nested_stack>"
 
+    def sleeps(self) -> bool:
+        """Return whether something in the child stack is suspended."""
+        child = self.child
+        return child is not None and any(each.sleeps() for each in child.resources.values())
+
     @property
     def child(self) -> Stack | None:
         """Return the child stack; None before it exists."""
