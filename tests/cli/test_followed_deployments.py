@@ -217,6 +217,21 @@ def test_file_removed_from_a_followed_folder_takes_its_failure_along(machine: Ma
     assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
 
 
+def test_other_path_of_a_source_takes_the_deployments_of_the_former_along(machine: Machine) -> None:
+    """A failed deployment of the file that was followed before is not wanted any more."""
+    (machine.folder / "site").mkdir()
+    bad = [{"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}]
+    (machine.folder / "site" / "a.json").write_text(json.dumps(bad))
+    document(machine, "motd")
+    (machine.folder / "site.json").rename(machine.folder / "site" / "b.json")
+    settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = a.json\n"
+    (machine.folder / "agent.conf").write_text(settings)
+    assert agent(machine, "follow").code == 1
+    (machine.folder / "agent.conf").write_text(settings.replace("a.json", "b.json"))
+    assert agent(machine, "follow").code == 0
+    assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
+
+
 def test_reason_of_a_failed_stack_is_that_of_its_tool(machine: Machine) -> None:
     """The source quotes the resource and the last line of its script, as the status of the stack does."""
     properties = {"group": "script", "config": "#!/bin/sh\necho no licence >&2; exit 3\n"}

@@ -25,7 +25,7 @@ from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
-from heat_config_agent.state import asked, instance, journal, lock
+from heat_config_agent.state import asked, followed, instance, journal, lock
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.removal.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str]) -> int:
         return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
-    if folders:
+    if folders or settings.state.name == followed.DOCUMENT:
         documents += _removed(settings, folders, documents)
     if metadata.lacks_ids(documents):
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
@@ -142,13 +142,15 @@ def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], in
 def _removed(settings: Settings, folders: Collection[str], documents: Sequence[Document]) -> list[Document]:
     """Return an empty document for each file of folders that an earlier run has applied, and that is there no longer.
 
-    So its deployments are known to be gone, as are those that are taken out of a file.
+    So its deployments are known to be gone, as are those that are taken out of a file. For a followed source, that
+    holds for every file of an earlier revision: its state directory has nothing else.
     """
     there = {document.source for document in documents}
     sources = {entry.source for entry in journal.read(settings.state).values() if entry.left_at is None} - there
     paths = [source.removeprefix("file:") for source in sorted(sources) if source.startswith("file:")]
-    gone = [path for path in paths if os.path.dirname(path) in folders and not os.path.lexists(path)]  # noqa: PTH120
-    return [Document(source=f"file:{path}", content=[]) for path in gone]
+    if not followed.is_document(settings.state):
+        paths = [path for path in paths if os.path.dirname(path) in folders and not os.path.lexists(path)]  # noqa: PTH120
+    return [Document(source=f"file:{path}", content=[]) for path in paths]
 
 
 def _refused(error: UsageError, *, as_json: bool) -> int:
