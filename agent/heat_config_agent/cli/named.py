@@ -167,6 +167,10 @@ def _none(
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
     hint = meant(name, sorted(titles)) or f"`{status}` shows all of them"
+    if inner := sorted(title for title in titles if title.startswith(f"{name}/")):
+        kind = "source" if name in documents else "stack"
+        hint = f"name one of it: {', '.join(inner[:_SHOWN])}"
+        return AgentError(f"{name} is a {kind}, and not a deployment", hint=hint)
     source, slash, _ = name.partition("/")
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})
