@@ -235,3 +235,26 @@ def test_killed_workflow_is_finished_before_the_stack_changes(shop: Shop) -> Non
     shop.kill_at("one.grow", "workflow", "run", "shop", "grow")
     assert shop.run("apply").code == 0
     assert shop.lines() == [*DEPLOYED, *GROWN]
+
+
+def test_failed_workflow_is_the_failure_of_its_stack(shop: Shop) -> None:
+    """A workflow may leave the machine half-way: the reason is that of its script, until the workflow has succeeded."""
+    assert shop.run("apply").code == 0
+    script = shop.machine.folder / "script.sh"
+    text = script.read_text()
+    script.write_text(f'{text}[ "$TOSCA_OPERATION" != grow -o -e "$log.fed" ] || {{ echo no water >&2; exit 7; }}\n')
+    assert shop.run("apply").code == 0
+    done = shop.run("workflow", "run", "shop", "grow")
+    assert done.code == 1
+    assert "step first: one.Care.grow: exit code 7: no water" in done.out
+    assert "shop/one.Care.grow printed last:\n  | no water" in done.out
+    assert "`heat-config-agent log shop/one.Care.grow" in done.out
+    assert shop.states()["one"] == "error"
+    failed = shop.machine.agent("status", "--failed")
+    sentence = "stack shop: the workflow grow has failed: step first: one.Care.grow: exit code 7: no water\n"
+    assert (failed.code, failed.out) == (1, sentence)
+
+    Path(f"{shop.log}.fed").touch()
+    assert shop.run("workflow", "run", "shop", "grow").code == 0
+    assert shop.states()["one"] == "grown"
+    assert shop.machine.agent("status", "--failed").code == 0
