@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterator
@@ -171,6 +172,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Give each test the time that it may take on this machine, and have all processes end with this one."""
     distribution.assert_grouped(config)
+    if not config.option.basetemp and os.statvfs(tempfile.gettempdir()).f_flag & os.ST_NOEXEC:
+        raise pytest.UsageError(f"no program can run in {tempfile.gettempdir()}, which has noexec: set TMPDIR=FOLDER")
     if config.option.timeout is None:
         config.option.timeout = pace.seconds(float(config.getini("timeout")))
     if not hasattr(config, "workerinput"):
