@@ -35,6 +35,7 @@ def beside(daemon: Daemon) -> list[psutil.Process]:
     return [each for each in endings.children(daemon.pid) if "--attached" in endings.words(each)]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     1,
     "kill -9 of the daemon, or of what follows sources, during a revision, while newer ones appear",

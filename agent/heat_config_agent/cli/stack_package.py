@@ -46,7 +46,7 @@ def names(state: Path) -> Sequence[str]:
 def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
 
-    A stack has failed if its last action has, or if its records are damaged.
+    A stack has failed if its last action has, or the last run of one of its workflows, or if its records are damaged.
     """
     reasons: dict[str, str] = {}
     unfinished: dict[str, str] = {}
@@ -62,6 +62,8 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             reasons[name] = sessions.why_failed(settings, name)
         elif sentence := interrupted(settings, stack):
             unfinished[name] = sentence
+        elif stack.workflows:
+            reasons[name] = "; ".join(f"the workflow {each} has failed: {why}" for each, why in stack.workflows)
     return reasons, unfinished
 
 

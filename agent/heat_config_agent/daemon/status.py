@@ -254,5 +254,5 @@ class StatusWriter:
             self._counted = version
             entries = snapshot.entries.values()
             self._undelivered = sum(entry.state is State.FINISHED for entry in entries)
-            self._failed = sum(entry.failed and entry.ended is not None and entry.left_at is None for entry in entries)
+            self._failed = sum(entry.has_failed for entry in entries)
         return self._undelivered

@@ -19,9 +19,9 @@ from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, Us
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
-from heat_config_agent.state import followed, lock
+from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short
-from heat_config_stack.follow.follower import Follower, abandon, abandoned
+from heat_config_stack.follow.follower import Follower, abandon, abandoned, failed_deployments
 
 _COMPARED = 200
 """Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""
@@ -81,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
 def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:
     """Request that revisions are carried out again; return whether a daemon does it."""
     for name in names:
+        for failed in failed_deployments(settings.state, name):
+            requests.ask(followed.document(settings.state, name), failed.key, requests.Wish.AGAIN)
         followed.ask_again(settings.state, name)
     process = pause.wake(settings.state)
     if process:

@@ -124,5 +124,5 @@ def _effect(resource: Resource, new: Resource) -> str:
         return REPLACED
     except (HeatException, Unresolved):
         return UPDATED
-    is_open = resource.status != COMPLETE or resource.always_update()
+    is_open = resource.status != COMPLETE or resource.always_update() or resource.sleeps()
     return UPDATED if changed else AGAIN if is_open and resource.child is None else UNCHANGED

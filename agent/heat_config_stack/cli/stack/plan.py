@@ -20,7 +20,7 @@ from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import REPLACED, UPDATED, Change
-from heat_config_stack.records.records import CREATE, DELETE
+from heat_config_stack.records.records import CREATE, DELETE, RESUME
 from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types.deployment import SoftwareDeployment
 from heat_config_stack.resource_types.members import Group
@@ -122,7 +122,10 @@ def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iter
     if effect in (preview.ADDED, preview.REPLACED, preview.TEMPORARY):
         yield from (CREATE for of, actions in new.items() if _is_at(of, path) and CREATE in actions)
     if effect in (preview.UPDATED, preview.AGAIN) and isinstance(change.former, SoftwareDeployment):
-        yield from (change.action for _ in range(change.action in new.get(path, (change.action,))))
+        actions = [RESUME] if change.former.sleeps() else []
+        if effect == preview.UPDATED or not actions:
+            actions.append(change.action)
+        yield from (action for action in actions if action in new.get(path, actions))
     for each in change.inner if effect == preview.UPDATED else ():
         foreseen = _with_member(new, path, each.name) if isinstance(change.former, Group) else new
         yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", foreseen))
