@@ -201,6 +201,37 @@ def test_removed_failed_deployment_counts_no_longer(site: Machine) -> None:
     assert "its document no longer has it" in agent(site, "status").out
 
 
+def test_file_removed_from_a_followed_folder_takes_its_failure_along(machine: Machine) -> None:
+    """With `path = .`, the documents of a folder are followed, and a removed one is not wanted any more."""
+    document(machine, "motd")
+    (machine.folder / "site").mkdir()
+    (machine.folder / "site.json").rename(machine.folder / "site" / "a.json")
+    bad = [{"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}]
+    (machine.folder / "site" / "b.json").write_text(json.dumps(bad))
+    settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = .\n"
+    (machine.folder / "agent.conf").write_text(settings)
+    assert agent(machine, "follow").code == 1
+    assert state_of(machine) == ("failed", "bad: exit code 3")
+    (machine.folder / "site" / "b.json").unlink()
+    assert agent(machine, "follow").code == 0
+    assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
+
+
+def test_other_path_of_a_source_takes_the_deployments_of_the_former_along(machine: Machine) -> None:
+    """A failed deployment of the file that was followed before is not wanted any more."""
+    (machine.folder / "site").mkdir()
+    bad = [{"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}]
+    (machine.folder / "site" / "a.json").write_text(json.dumps(bad))
+    document(machine, "motd")
+    (machine.folder / "site.json").rename(machine.folder / "site" / "b.json")
+    settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = a.json\n"
+    (machine.folder / "agent.conf").write_text(settings)
+    assert agent(machine, "follow").code == 1
+    (machine.folder / "agent.conf").write_text(settings.replace("a.json", "b.json"))
+    assert agent(machine, "follow").code == 0
+    assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
+
+
 def test_reason_of_a_failed_stack_is_that_of_its_tool(machine: Machine) -> None:
     """The source quotes the resource and the last line of its script, as the status of the stack does."""
     properties = {"group": "script", "config": "#!/bin/sh\necho no licence >&2; exit 3\n"}

@@ -266,6 +266,21 @@ def test_changed_file_in_a_folder_is_noticed(machine: Machine) -> None:
     assert runs(machine) == ["d1", "d2"]
 
 
+def test_file_removed_from_a_folder_has_no_deployments(machine: Machine) -> None:
+    """They count as taken out: nothing says any more that one of them has failed, until the file is back."""
+    bad = {"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}
+    folder = folder_with(machine, a__yaml=json.dumps([counted(machine, "d1")]), b__yaml=json.dumps([bad]))
+    assert machine.apply(folder).code == 1
+    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+    (folder / "b.yaml").rename(machine.folder / "b.yaml")
+    assert machine.apply(folder).out.splitlines()[-1] == "1 deployment: 1 skipped"
+    assert (machine.agent("status", "--failed").code, runs(machine)) == (0, ["d1"])
+
+    (machine.folder / "b.yaml").rename(folder / "b.yaml")
+    assert machine.apply(folder).out.splitlines()[-1] == "2 deployments: 2 skipped, 1 of them failed earlier"
+    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+
+
 HOT = "heat_template_version: 2018-08-31\nresources: {}\n"
 
 

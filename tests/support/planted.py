@@ -88,13 +88,13 @@ _WORDS = pattern(WORD, SIGNATURE)
 
 def leaks(places: Iterable[tuple[str, str | bytes]], words: re.Pattern[bytes] = _WORDS) -> list[str]:
     """Return in which of the places (what it is → what is in it) there are secrets, with what stands around them."""
-    found = []
+    result = []
     for name, content in places:
         text = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         if hit := words.search(text):
             around = text[max(hit.start() - 100, 0) : hit.end() + 100].decode("utf-8", "replace")
-            found.append(f"a secret is in {name}: …{around}…")
-    return found
+            result.append(f"a secret is in {name}: …{around}…")
+    return result
 
 
 def told(server: SignalServer) -> list[str]:

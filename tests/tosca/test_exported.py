@@ -45,14 +45,14 @@ class Exported(Case):
         service, _, _, *options = words
         servers = [item for at, item in enumerate(options) if "--server" in (item, options[at - 1])]
         rest = [item for at, item in enumerate(options) if "--server" not in (item, options[at - 1])]
-        made = self.machine.command("heat-config-agent", ["template", "export", service, *rest, *self.forms], {})
-        assert made.code == 0, made.err
+        export = self.machine.command("heat-config-agent", ["template", "export", service, *rest, *self.forms], {})
+        assert export.code == 0, export.err
         # What changes from step to step are the parameters of the template, unless the service is another one.
         template = self.machine.folder / f"exported-{Path(service).stem}.yaml"
         if not template.exists():
-            template.write_text(made.out)
+            template.write_text(export.out)
         pairs = [pair for pair in pairwise(rest) if pair[0] == "--input"]
-        inputs = [f"--parameter={value}" for _, value in pairs if f"\n  {value.partition('=')[0]}:\n" in made.out]
+        inputs = [f"--parameter={value}" for _, value in pairs if f"\n  {value.partition('=')[0]}:\n" in export.out]
         return super().run("heat-config-apply", str(template), "--name", NAME, *inputs, *servers)
 
 

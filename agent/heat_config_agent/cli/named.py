@@ -223,12 +223,12 @@ def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:
     return next((matches for matches in _matches(entries, wanted) if matches), [])
 
 
-def _matches(entries: Mapping[str, Entry], wanted: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+def _matches(entries: Mapping[str, Entry], argument: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
     """Return the deployments with that id, with that name, of that resource, and with an id that begins so."""
     every = list(entries.values())
     return (
-        [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted],
-        [each for each in every if wanted in (each.name, each.given_name)],
-        [each for each in every if each.title == wanted or each.owner.endswith(f"/{wanted}")],
-        [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)],
+        [entries[argument]] if argument in entries else [each for each in every if each.id == argument],
+        [each for each in every if argument in (each.name, each.given_name)],
+        [each for each in every if each.title == argument or each.owner.endswith(f"/{argument}")],
+        [each for each in every if each.id.startswith(argument) or each.key.startswith(argument)],
     )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FOLDER = "follow"
 FILE = "record.json"
-_DOCUMENT, _AGAIN = "document", "again"
+DOCUMENT, _AGAIN = "document", "again"
 """Names in the folder of a source: the state directory of its document, and the request to carry it out again."""
 
 _LARGEST = 1024 * 1024
@@ -126,7 +126,12 @@ def folder(state: Path, name: str) -> Path:
 
 def document(state: Path, name: str) -> Path:
     """Return the state directory in which the document of a source is carried out."""
-    return folder(state, name) / _DOCUMENT
+    return folder(state, name) / DOCUMENT
+
+
+def is_document(state: Path) -> bool:
+    """Return whether a state directory is that of the document of a source."""
+    return state.name == DOCUMENT and state.parent.parent.name == FOLDER
 
 
 def documents(state: Path) -> list[tuple[str, Path]]:

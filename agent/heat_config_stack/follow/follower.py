@@ -228,12 +228,12 @@ class Follower:
     def _file(self) -> Path:
         """Return the template or document in the tree in force. Raises UsageError."""
         tree = self._folder / _CURRENT
-        wanted = self._text("path")
+        setting = self._text("path")
         names = [each.name for each in tree.iterdir()]
         names = [name for name in names if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names]
-        if not wanted and len(names) != 1:
+        if not setting and len(names) != 1:
             raise UsageError("the source has several files", hint="path names the template or document in it")
-        return self._inside(wanted or names[0])
+        return self._inside(setting or names[0])
 
     def _inside(self, name: str) -> Path:
         """Return the path of a file in the tree in force. Raises UsageError."""
@@ -428,11 +428,11 @@ class Follower:
         `failed` is True if it was begun, and False if it was refused before anything began.
         """
         at = time.time() + AGAIN_SECONDS if again else 0.0
-        known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
+        is_known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
         self._record = replace(self._record, begun="", trouble="", concluded=key or self._key(revision), again=at)
         if reason:
             self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN], failed=failed)
-        if reason and not known:
+        if reason and not is_known:
             word = "has failed" if failed else "is refused"
             self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
         elif not reason:

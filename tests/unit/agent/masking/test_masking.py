@@ -122,13 +122,13 @@ def test_a_secret_is_hidden_in_whatever_form_a_program_writes_it(write: Callable
     """Nothing is left of it."""
     whole = write(secret)
     if secret is KEY:  # of what stands around its lines nothing is secret
-        found = Secrets([secret, *secret.split("\n")]).hide(whole)
-        assert MASK in found
-        assert [each for line in KEY.split("\n") for each in pieces(line, 10) if each in found] == []
+        hidden = Secrets([secret, *secret.split("\n")]).hide(whole)
+        assert MASK in hidden
+        assert [each for line in KEY.split("\n") for each in pieces(line, 10) if each in hidden] == []
     else:
-        found = Secrets([secret]).hide(whole)
-        assert MASK in found
-        assert [each for each in pieces(secret) if each in found] == []
+        hidden = Secrets([secret]).hide(whole)
+        assert MASK in hidden
+        assert [each for each in pieces(secret) if each in hidden] == []
 
 
 @pytest.mark.parametrize("secret", SECRETS.values(), ids=SECRETS)

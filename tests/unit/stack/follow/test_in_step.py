@@ -175,7 +175,7 @@ def test_metrics_have_the_state(record: Followed, state: str) -> None:
     assert record.state == state
     text = health.metrics(health.Health(process=1, version="1", started=0), [], [record])
     lines = [line for line in text.splitlines() if 'stack="w"' in line]
-    found = {line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:] for line in lines}
+    lines_ = {line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:] for line in lines}
     wanted = {"refused": "follow_refused", "failed": "follow_failed", "out of step": "follow_out_of_step"}
-    assert [name for name in wanted.values() if found[name] == "1.0"] == ([wanted[state]] if state in wanted else [])
-    assert (found["follow_current"] == "1.0") == (state == "in force")
+    assert [name for name in wanted.values() if lines_[name] == "1.0"] == ([wanted[state]] if state in wanted else [])
+    assert (lines_["follow_current"] == "1.0") == (state == "in force")
