@@ -144,6 +144,22 @@ def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
         site.step()
 
 
+def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(site: Site) -> None:
+    """A revision that leaves a failed deployment as it is has not succeeded, though nothing fails in it."""
+    failing = {"id": "d1", "name": "broken", "group": "script", "config": f"#!/bin/sh\necho d >> {site.log}\nexit 3\n"}
+    fine = {"id": "d2", "name": "fine", "group": "script", "config": "true"}
+    site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
+    (site.folder / "documents").mkdir()
+    path = site.folder / "documents/site.json"
+    path.write_text(json.dumps([failing]))
+    assert site.step().reason == "broken: exit code 3"
+    path.write_text(json.dumps([failing, fine]))
+    record = site.step()
+    assert (record.state, record.reason, site.ran) == ("failed", "broken: exit code 3", ["d"])
+    path.write_text(json.dumps([fine]))
+    assert site.step().state == "in force"
+
+
 def test_a_document_is_followed_too(site: Site) -> None:
     """The deployments of a followed document run in a state directory of their own."""
     document = [{"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}]
