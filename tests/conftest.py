@@ -23,6 +23,8 @@ _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
 _FAILED = pytest.StashKey[bool]()
 _BEGAN = time.monotonic()
+_LONG = 300
+"""Characters that the name of a value may have in the name of a test."""
 
 
 @pytest.fixture
@@ -155,6 +157,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     distribution.distribute(items)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long value by its size: the name of a test is in the environment of whatever it starts."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > _LONG else None
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the option that leaves out tests."""
     outcomes_before.declare(parser)
@@ -163,6 +170,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Give each test the time that it may take on this machine, and have all processes end with this one."""
+    distribution.assert_grouped(config)
     if config.option.timeout is None:
         config.option.timeout = pace.seconds(float(config.getini("timeout")))
     if not hasattr(config, "workerinput"):

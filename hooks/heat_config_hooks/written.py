@@ -109,12 +109,12 @@ class Written:
         digest, present = _digest(content), _digest_at(path)
         if present == _NO_FILE and not path.is_symlink():
             raise OSError(errno.EEXIST, f"{'a folder' if path.is_dir() else 'something else'} is in its place")
-        known, old = self._note(path), path.lstat() if present else None
-        kept = old is not None and present != _NO_FILE and (known is not None or not _is_shared(path.parent))
+        note, old = self._note(path), path.lstat() if present else None
+        kept = old is not None and present != _NO_FILE and (note is not None or not _is_shared(path.parent))
         same = present == digest and old is not None and (kept or old.st_uid == os.geteuid())
-        if known is None and old and present not in (_NO_FILE, digest):
+        if note is None and old and present not in (_NO_FILE, digest):
             self._set_aside(path, old)
-        self._keep(path, known, owner, digest, present)
+        self._keep(path, note, owner, digest, present)
         if not same:
             # Missing folders can be searched by all who may read the file.
             files.make_directory(path.parent, durable=True, mode=files.with_search(mode & 0o644 | 0o700))
@@ -187,12 +187,12 @@ class Written:
         """Return the copy of a file that was set aside."""
         return self._file(path).with_suffix(".before")
 
-    def _keep(self, path: Path, known: _Note | None, owner: str, digest: str, present: str | None) -> None:
+    def _keep(self, path: Path, old: _Note | None, owner: str, digest: str, present: str | None) -> None:
         """Write the note of a file that is about to be written; `present` is the digest of its present content."""
-        earlier = (present,) if known and present and present != digest and present in known.digests else ()
-        others = tuple(other for other in known.owners if other != owner) if known else ()
+        earlier = (present,) if old and present and present != digest and present in old.digests else ()
+        others = tuple(other for other in old.owners if other != owner) if old else ()
         note = _Note(path, (*others, owner)[-_MANY:], (*earlier, digest))
-        if note != known:
+        if note != old:
             self._write(note)
 
     def _write(self, note: _Note) -> None:

@@ -162,6 +162,7 @@ class Tree:
             problem = re.sub(r"(alias|anchor|handle) '[^']*'", r"\1", problem)
             mark = error.problem_mark or error.context_mark
             hint = _hint(text, mark) if "cannot start any token" in problem or "tab" in problem else ""
+            hint = "a file has one document: remove the line `---`" if "single document" in problem else hint
             raise _unreadable(problem, mark, (), hint, "syntax") from None
         except yaml.YAMLError as error:
             raise _unreadable(str(error).splitlines()[0], _foreign_character(text), (), "", "syntax") from None

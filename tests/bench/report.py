@@ -84,13 +84,13 @@ def record(scenario: Scenario, figures: Found) -> dict[str, Any]:
     }
 
 
-def goal(wanted: Goal, found: Found) -> dict[str, Any]:
+def goal(aim: Goal, found: Found) -> dict[str, Any]:
     """Return a goal, and what was reached: a ratio, or a value. None where there is nothing to compare with."""
-    ours, other = (found.get(each, {}).get(wanted.figure) for each in (OURS, wanted.against))
+    ours, other = (found.get(each, {}).get(aim.figure) for each in (OURS, aim.against))
     reached = ours.median if ours else None
-    if wanted.against and reached is not None:
+    if aim.against and reached is not None:
         reached = reached / other.median if other and other.median > 0 else None
-    return {**asdict(wanted), "reached": reached, "met": None if reached is None else reached <= wanted.at_most}
+    return {**asdict(aim), "reached": reached, "met": None if reached is None else reached <= aim.at_most}
 
 
 def machine() -> str:

@@ -89,11 +89,26 @@ def test_template_with_other_files_is_one_mistake(machine: Machine, others: list
     assert runs(machine) == []
 
 
+@pytest.mark.parametrize(
+    "text", ["heat_template_version: 2018-08-31\nresources:\n  r: {}\n", "- {id: a, grop: script}\n"]
+)
+@pytest.mark.parametrize("options", [[], ["--plan"]])
+def test_mistakes_are_part_of_the_json(machine: Machine, text: str, options: list[str]) -> None:
+    """Those of a template have the same form as those of a document."""
+    ran = machine.apply(machine.write(text, "site.yaml"), "--json", *options)
+
+    assert (ran.code, ran.json["exit_code"]) == (2, 2)
+    for mistake in ran.json["mistakes"]:
+        assert mistake.keys() == {"problem", "hint", "path", "file", "line", "column"}
+        assert mistake["file"] == f"{machine.folder}/site.yaml"
+    assert len(ran.json["mistakes"]) == ran.err.count(": error: ")
+
+
 def test_missing_file_of_a_template_is_reported_once(machine: Machine) -> None:
     """Where it is named, in our words, and not in those of Heat's API, which is given all files with the template."""
     text = "heat_template_version: 2018-08-31\nresources:\n  c:\n    type: OS::Heat::SoftwareConfig\n"
     template = machine.write(f"{text}    properties: {{group: script, config: {{get_file: no.sh}}}}\n", "t.yaml")
-    expected = f"{template}:5:50: error: cannot read {machine.folder}/no.sh: No such file or directory"
+    expected = f"{template}:5:42: error: cannot read {machine.folder}/no.sh: No such file or directory"
 
     ran = machine.apply(template)
     checked = machine.command("heat-config-agent", ["template", "validate", str(template)], {})

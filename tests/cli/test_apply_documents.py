@@ -141,5 +141,5 @@ def test_document_without_deployments_is_reported(machine: Machine, document: ob
     """A document of another kind is a failure: the message says what was expected and what was there."""
     ran = machine.apply(machine.write(json.dumps(document)))
 
-    assert ran.code == 1
+    assert ran.code == 2
     assert words in ran.err

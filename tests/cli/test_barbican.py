@@ -29,11 +29,11 @@ def cloud() -> Iterator[Cloud]:
 def apply(machine: Machine, cloud: Cloud, identity: str, reference: str, **given: str) -> Done:
     """Apply a deployment with the user of a stack, whose input refers to a secret."""
     user = {"auth_url": cloud.keystone.origin, "user_id": "u1", "password": PASSWORD, "project_id": PROJECT, **given}
-    found: dict[str, Any] = deployment(identity, "#!/bin/sh\necho ${#password} $password\n")
+    entry: dict[str, Any] = deployment(identity, "#!/bin/sh\necho ${#password} $password\n")
     values: dict[str, Any] = {f"deploy_{name}": value for name, value in user.items() if value}
     values |= {"deploy_signal_transport": "NO_SIGNAL", "deploy_action": "CREATE", "password": {"secret": reference}}
-    found["inputs"] = [{"name": name, "type": "String", "value": value} for name, value in values.items()]
-    return machine.apply([found])
+    entry["inputs"] = [{"name": name, "type": "String", "value": value} for name, value in values.items()]
+    return machine.apply([entry])
 
 
 def test_a_secret_comes_from_barbican(machine: Machine, cloud: Cloud) -> None:

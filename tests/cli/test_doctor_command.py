@@ -256,6 +256,28 @@ def test_keystone_refuses_the_user(machine: Machine, openstack: cloud.Cloud) -> 
     assert "Keystone rejects the login of user u1: Keystone answers HTTP 401" in one(done, Verdict.FAILED, "heat")
 
 
+@pytest.mark.parametrize(
+    ("answer", "says", "advice"),
+    [
+        (Answer(500), "HTTP 500", "-> ask its operator"),
+        (Answer(503), "HTTP 503", "-> ask its operator"),
+        (Answer(429), "HTTP 429", "-> ask its operator"),
+        (Answer(405), "HTTP 405", "-> check that auth_url of [heat] is Keystone's"),
+        (Answer(201, body=b"{}"), "cannot be understood", "-> check that auth_url of [heat] is Keystone's"),
+    ],
+    ids=lambda value: getattr(value, "status", None),
+)
+def test_trouble_of_keystone_itself_is_for_its_operator(
+    machine: Machine, openstack: cloud.Cloud, answer: Answer, says: str, advice: str
+) -> None:
+    """Only an answer that Keystone does not give points to `auth_url`."""
+    openstack.keystone.always = answer
+    found = one(doctor(machine, {"heat": heat(openstack)}), Verdict.FAILED, "heat")
+    assert "Keystone gives no token: " in found
+    assert says in found
+    assert found.endswith(advice)
+
+
 def test_an_application_credential_takes_the_place_of_the_user(machine: Machine, openstack: cloud.Cloud) -> None:
     """`doctor` logs in with it as the agent would, names it, and says what to do about one that is refused."""
     values = {name: value for name, value in heat(openstack).items() if name not in ("user_id", "password")}

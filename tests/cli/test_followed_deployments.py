@@ -158,6 +158,106 @@ def test_daemon_carries_out_a_retried_deployment_at_once(daemon: Daemon) -> None
     daemon.stop(signal.SIGTERM)
 
 
+def state_of(machine: Machine) -> tuple[str, str]:
+    """Return the state of the source, and what is wrong with it."""
+    record = json.loads(agent(machine, "follow", "--status", "--json").out)[0]
+    return record["state"], record["reason"] or ""
+
+
+def test_revision_with_an_unchanged_failed_deployment_has_failed(site: Machine) -> None:
+    """It is not run again, and no success of others, no forgotten deployment and no new revision hides it."""
+    assert state_of(site) == ("failed", "banner: exit code 1")
+    agent(site, "forget", "site/motd")
+    assert agent(site, "follow").code == 1
+    assert state_of(site) == ("failed", "banner: exit code 1")
+    content = json.loads((site.folder / "site.json").read_text())
+    content[0]["config"] += "echo more\n"
+    (site.folder / "site.json").write_text(json.dumps(content))
+    assert agent(site, "follow").code == 1
+    assert state_of(site) == ("failed", "banner: exit code 1")
+    assert agent(site, "status", "--failed").out == "site/banner: exit code 1\n"
+    assert ran(site).count("CREATE banner") == 1
+
+
+def test_failed_deployment_runs_when_its_revision_is_carried_out_again(machine: Machine) -> None:
+    """With --again it runs once more, and only its success puts the revision in force."""
+    document(machine, "motd", "banner", config=f"[ NAME = motd ] || [ -e {machine.folder}/allowed ]")
+    configure(machine)
+    assert agent(machine, "follow").code == 1
+    assert agent(machine, "follow", "site", "--again").code == 1
+    assert state_of(machine)[0] == "failed"
+    (machine.folder / "allowed").touch()
+    assert agent(machine, "follow", "site", "--again").code == 0
+    assert state_of(machine) == ("in force", "")
+    assert [ran(machine).count(f"CREATE {name}") for name in ("motd", "banner")] == [1, 3]
+
+
+def test_removed_failed_deployment_counts_no_longer(site: Machine) -> None:
+    """A document that no longer has it is in force, and the lists of failures agree."""
+    document(site, "motd")
+    assert agent(site, "follow").code == 0
+    assert state_of(site) == ("in force", "")
+    assert (agent(site, "status", "--failed").code, agent(site, "status", "--failed").out) == (0, "")
+    assert "its document no longer has it" in agent(site, "status").out
+
+
+def test_file_removed_from_a_followed_folder_takes_its_failure_along(machine: Machine) -> None:
+    """With `path = .`, the documents of a folder are followed, and a removed one is not wanted any more."""
+    document(machine, "motd")
+    (machine.folder / "site").mkdir()
+    (machine.folder / "site.json").rename(machine.folder / "site" / "a.json")
+    bad = [{"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}]
+    (machine.folder / "site" / "b.json").write_text(json.dumps(bad))
+    settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = .\n"
+    (machine.folder / "agent.conf").write_text(settings)
+    assert agent(machine, "follow").code == 1
+    assert state_of(machine) == ("failed", "bad: exit code 3")
+    (machine.folder / "site" / "b.json").unlink()
+    assert agent(machine, "follow").code == 0
+    assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
+
+
+def test_other_path_of_a_source_takes_the_deployments_of_the_former_along(machine: Machine) -> None:
+    """A failed deployment of the file that was followed before is not wanted any more."""
+    (machine.folder / "site").mkdir()
+    bad = [{"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}]
+    (machine.folder / "site" / "a.json").write_text(json.dumps(bad))
+    document(machine, "motd")
+    (machine.folder / "site.json").rename(machine.folder / "site" / "b.json")
+    settings = f"[agent]\nstate_dir = {machine.state}\n[follow site]\nurl = {machine.folder}/site\npath = a.json\n"
+    (machine.folder / "agent.conf").write_text(settings)
+    assert agent(machine, "follow").code == 1
+    (machine.folder / "agent.conf").write_text(settings.replace("a.json", "b.json"))
+    assert agent(machine, "follow").code == 0
+    assert (state_of(machine), agent(machine, "status", "--failed").code) == (("in force", ""), 0)
+
+
+def test_reason_of_a_failed_stack_is_that_of_its_tool(machine: Machine) -> None:
+    """The source quotes the resource and the last line of its script, as the status of the stack does."""
+    properties = {"group": "script", "config": "#!/bin/sh\necho no licence >&2; exit 3\n"}
+    uses = {"config": {"get_resource": "config"}, "server": "here"}
+    resources = {
+        "config": {"type": "OS::Heat::SoftwareConfig", "properties": properties},
+        "deployment": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
+    }
+    content = {"heat_template_version": "2018-08-31", "resources": resources}
+    (machine.folder / "site.json").write_text(json.dumps(content))
+    configure(machine)
+    done = agent(machine, "follow")
+    assert done.code == 1
+    assert state_of(machine) == ("failed", "CREATE_FAILED: deployment: exit code 3: no licence")
+
+
+def test_emptied_document_is_refused_in_words_of_documents(site: Machine) -> None:
+    """An empty file is neither called a template nor a stack, and the revision before it stays."""
+    document(site, "motd")
+    agent(site, "follow")
+    (site.folder / "site.json").write_text("")
+    assert agent(site, "follow").code == 1
+    state, reason = state_of(site)
+    assert (state, "stack" in reason, "--name" in reason) == ("refused", False, False), reason
+
+
 @pytest.mark.parametrize("command", ["retry", "forget"])
 def test_retried_deployment_of_a_stack_runs_once_more(machine: Machine, command: str) -> None:
     """`retry` takes STACK/RESOURCE or RESOURCE; no other deployment of the stack runs."""

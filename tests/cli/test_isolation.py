@@ -67,12 +67,12 @@ def test_a_run_is_kept_away_from_all_of_it(machine: Machine, heat: SignalServer,
     )
     given = isolated("d1", script, ALL, inputs={"given": "input"}, outputs=["one"], signal=heat.url("d1"))
     assert machine.apply([given]).code == 1
-    found = result(heat)
+    outputs = result(heat)
     homes = "".join(f"{home}:\n\n" for home in ("/home", "/root", "/run/user") if Path(home).is_dir()).rstrip("\n")
     expected = f"mine\nmine\n{homes}\nown\n700\n1\ngiven input\n"
-    assert (found["deploy_stdout"], found["deploy_status_code"], found["one"]) == (expected, 3, "out\n")
-    assert found["deploy_stderr"].count("Read-only file system") == 5
-    assert f"{seen}: No such file" in found["deploy_stderr"]
+    assert (outputs["deploy_stdout"], outputs["deploy_status_code"], outputs["one"]) == (expected, 3, "out\n")
+    assert outputs["deploy_stderr"].count("Read-only file system") == 5
+    assert f"{seen}: No such file" in outputs["deploy_stderr"]
     assert not mine.exists()
     assert not Path("/var/tmp", mine.name).exists()
     assert not (machine.state / "runs/d1/home").exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -144,3 +145,24 @@ def test_deployments_that_share_a_config_are_told_apart(machine: Machine) -> Non
     assert "1 ok, 1 skipped" in machine.apply(given, "--only", "shop/db").out
     assert machine.agent("forget", "shop/web").code == 0
     assert set(machine.status()) == {"c2"}
+
+
+def test_deployment_of_a_stack_is_waited_for(machine: Machine) -> None:
+    """`wait` takes STACK/RESOURCE, and the resource alone, as every command does; a stack alone is not a deployment."""
+    config = {"group": "script", "config": f"{SH}true\n"}
+    uses = {"config": {"get_resource": "config"}, "server": "here"}
+    resources = {
+        "config": {"type": "OS::Heat::SoftwareConfig", "properties": config},
+        "app": {"type": "OS::Heat::SoftwareDeployment", "properties": uses},
+    }
+    content = {"heat_template_version": "2018-08-31", "resources": resources}
+    assert machine.apply(None, str(machine.write(json.dumps(content), "web.yaml"))).code == 0
+    for name in ("web/app", "app"):
+        done = machine.agent("wait", name, "--timeout", "0")
+        assert (done.code, done.out) == (0, "web/app (CREATE): ok\n"), done.err
+    done = machine.agent("wait", "web/app", "--for-action", "DELETE", "--timeout", "0")
+    assert (done.code, "no deployment 'web/app' for DELETE" in done.err) == (8, True)
+    done = machine.agent("wait", "web/ap", "--timeout", "0")
+    assert (done.code, "the stack web has no deployment 'ap'" in done.err) == (8, True)
+    done = machine.agent("log", "web")
+    assert (done.code, "web is a stack, and not a deployment (name one of it: web/app)" in done.err) == (1, True)

@@ -123,13 +123,13 @@ def test_a_person_can_have_it_run_at_once(machine: Machine) -> None:
 
 def test_a_delete_does_not_wait_for_a_retry(machine: Machine, heat: SignalServer) -> None:
     """The retry is answered as failed, and says why."""
-    of = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
-    create = counted(machine, "d1", "exit 100", options=retry(delay=300), inputs=of, signal=heat.url("d1"))
+    inputs = {"deploy_stack_id": "s/1", "deploy_resource_name": "web"}
+    create = counted(machine, "d1", "exit 100", options=retry(delay=300), inputs=inputs, signal=heat.url("d1"))
     agent = machine.start_apply([create])
     wait_until(lambda: _state(machine) is State.RETRY)
     agent.kill()
     agent.communicate()
-    machine.apply([create, counted(machine, "d2", action="DELETE", inputs=of, signal=heat.url("d2"))])
+    machine.apply([create, counted(machine, "d2", action="DELETE", inputs=inputs, signal=heat.url("d2"))])
     assert runs(machine) == ["d1", "d2"]
     assert "replaced by a DELETE" in machine.status()["d1"]["reason"]
     assert len(heat.signals) == 2

@@ -16,11 +16,11 @@ def test_show_tells_all_of_one(machine: Machine, heat: SignalServer) -> None:
     machine.apply([given])
     heat.refuse()
 
-    shown, found = machine.agent("show", "web"), machine.agent("show", "--json", "web").json
+    shown, facts = machine.agent("show", "web"), machine.agent("show", "--json", "web").json
 
-    assert (found["id"], found["name"], found["state"]) == ("abcdef01", "web", "signalled")
-    assert found["inputs"]["who"] == "world"
-    assert found["result"] == heat.values()[0]
+    assert (facts["id"], facts["name"], facts["state"]) == ("abcdef01", "web", "signalled")
+    assert facts["inputs"]["who"] == "world"
+    assert facts["result"] == heat.values()[0]
     for words in (
         "web",
         "abcdef01",

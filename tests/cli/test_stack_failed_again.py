@@ -302,6 +302,30 @@ def test_interrupted_update_repeated_with_other_values_runs_with_these(machine: 
     assert log(machine) == ["yes", "wait", "other"]
 
 
+def test_interrupted_creation_repeated_with_other_values_begins_nothing_of_the_former(machine: Machine) -> None:
+    """A deployment that the killed command had not begun is created with the new values alone, as the plan says."""
+    content = template(svc=deployment(), later=deployment())
+    content["resources"]["later"]["depends_on"] = "svc"
+    script = f"while [ $ok = wait ] && [ ! -e {machine.folder}/go ]; do sleep 0.1; done\n"
+    script += "echo $deploy_resource_name $deploy_action $ok >> FOLDER/log\n"
+    content["resources"]["config"]["properties"]["configs"][0]["config"] = f"#!/bin/sh\ntouch FOLDER/$ok\n{script}"
+    write(machine, "s.yaml", content)
+    words = ["--state-dir", str(machine.state), "s.yaml", "--parameter", "ok=wait"]
+    process = machine.start("heat-config-apply", *words)
+    try:
+        wait_until((machine.folder / "wait").exists, 30)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    (machine.folder / "go").touch()
+    plan = planned(machine, content, "--parameter", "ok=other")
+    assert (plan["svc"], plan["later"]) == (("updated", ["CREATE"]), ("added", ["CREATE"]))
+    assert apply(machine, content, "--parameter", "ok=other").code == 0
+    assert log(machine) == ["svc CREATE wait", "svc CREATE other", "later CREATE other"]
+    assert apply(machine, content, "--parameter", "ok=other").code == 0
+    assert log(machine) == []
+
+
 @pytest.mark.parametrize("before", [1, 2])
 def test_plan_names_the_create_of_a_member_that_a_group_adds(machine: Machine, before: int) -> None:
     """It has the actions of the first member; then the update runs what the plan has named."""
@@ -315,3 +339,116 @@ def test_plan_names_the_create_of_a_member_that_a_group_adds(machine: Machine, b
     assert planned(machine, group(before + 1)) == {"group": ("updated", [f"{before} CREATE"])}
     assert apply(machine, group(before + 1)).code == 0
     assert log(machine) == [f"{before} CREATE"]
+
+
+def rolled(**values: Any) -> dict[str, Any]:
+    """Return a template with a group of one member, of which one stays in service while it is updated."""
+    properties = {"count": 1, "resource_def": deployment(**values)}
+    policy = {"rolling_update": {"min_in_service": 1, "max_batch_size": 1}}
+    return template(
+        group={"type": "OS::Heat::ResourceGroup", "properties": properties, "update_policy": policy},
+    )
+
+
+def test_group_gets_no_temporary_member_in_the_place_of_another(machine: Machine) -> None:
+    """Members without their number are alike: the DELETE of a temporary one would undo what the other has set up."""
+    assert apply(machine, rolled()).code == 0
+    log(machine)
+    content = rolled(more="x")
+    assert planned(machine, content) == {"group": ("updated", ["0 UPDATE"])}
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["0 UPDATE"]
+    assert (machine.folder / "svc").exists()
+
+
+def test_plan_names_a_temporary_member_with_a_place_of_its_own(machine: Machine) -> None:
+    """Members that use their number have places of their own, so one stays in service as in Heat."""
+    assert apply(machine, rolled(service="svc-%index%")).code == 0
+    log(machine)
+    content = rolled(service="svc-%index%", more="x")
+    assert planned(machine, content) == {"group": ("updated", ["1 CREATE", "0 UPDATE", "1 DELETE"])}
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["1 CREATE", "0 UPDATE", "1 DELETE"]
+    assert (machine.folder / "svc-0").exists()
+    assert not (machine.folder / "svc-1").exists()
+    assert planned(machine, content) == {"group": ("unchanged", [])}
+
+
+def test_scaling_group_gets_no_temporary_member_on_one_machine(machine: Machine) -> None:
+    """The members of a scaling group are alike by their nature."""
+
+    def group(**values: Any) -> dict[str, Any]:
+        policy = {"min_in_service": 1, "max_batch_size": 1}
+        properties = {"min_size": 1, "max_size": 2, "resource": deployment(**values), "rolling_updates": policy}
+        return template(group={"type": "OS::Heat::AutoScalingGroup", "properties": properties})
+
+    assert apply(machine, group()).code == 0
+    log(machine)
+    assert apply(machine, group(more="x")).code == 0
+    assert [line.partition(" ")[2] for line in log(machine)] == ["UPDATE"]
+    assert (machine.folder / "svc").exists()
+
+
+@pytest.mark.parametrize("needed", [False, True])
+def test_deployment_that_moves_out_of_a_nested_template_is_deleted_first(machine: Machine, needed: bool) -> None:
+    """Also where the nested template, which stays, gets an output of the new one, and is updated after it."""
+    rest = deployment(service="rest")
+    child = {**template(svc=deployment(), rest=rest), "parameters": {"ok": {"default": "yes"}, "of": {"default": ""}}}
+    for each in child["parameters"].values():
+        each["type"] = "string"
+    write(machine, "child.yaml", child)
+    nested: dict[str, Any] = {"type": "child.yaml"}
+    assert apply(machine, template(child=nested)).code == 0
+    log(machine)
+    del child["resources"]["svc"]
+    write(machine, "child.yaml", child)
+    if needed:
+        nested["properties"] = {"of": {"get_attr": ["svc", "deploy_status_code"]}}
+    assert apply(machine, template(child=nested, svc=deployment())).code == 0
+    assert [each for each in log(machine) if each.startswith("svc")] == ["svc DELETE", "svc CREATE"]
+    assert (machine.folder / "svc").exists()
+    assert (machine.folder / "rest").exists()
+
+
+def test_deployment_that_moves_between_nested_templates_is_deleted_first(machine: Machine) -> None:
+    """The one that gets it is updated before the other, and after the DELETE all the same."""
+    rest = {"one": deployment(service="one"), "two": deployment(service="two")}
+    write(machine, "one.yaml", template(one=rest["one"], svc=deployment()))
+    write(machine, "two.yaml", template(two=rest["two"]))
+    content = template(b={"type": "two.yaml"}, c={"type": "one.yaml", "depends_on": ["b"]})
+    assert apply(machine, content).code == 0
+    log(machine)
+    write(machine, "one.yaml", template(one=rest["one"]))
+    write(machine, "two.yaml", template(two=rest["two"], svc=deployment()))
+    assert apply(machine, content).code == 0
+    assert log(machine) == ["svc DELETE", "svc CREATE"]
+    assert (machine.folder / "svc").exists()
+
+
+def test_failed_removal_in_a_nested_template_names_its_path(machine: Machine) -> None:
+    """Nothing new begins, and the next update tries the DELETE again."""
+    write(machine, "child.yaml", template(svc=deployment(ok="not DELETE"), rest=deployment(service="rest")))
+    content = template(child={"type": "child.yaml"})
+    assert apply(machine, content).code == 0
+    log(machine)
+    write(machine, "child.yaml", template(rest=deployment(service="rest")))
+    content = template(child={"type": "child.yaml"}, svc=deployment())
+    failed = apply(machine, content)
+    assert (failed.code, apply(machine, content).code) == (1, 1)
+    assert "resources.child.resources.svc" in failed.out
+    assert log(machine) == ["svc DELETE"] * 2
+
+
+def test_deployment_that_a_condition_may_keep_is_not_deleted_early(machine: Machine) -> None:
+    """A nested template that may still have it, by a value that is known later, decides about it in its own update."""
+    child = template(svc={**deployment(), "condition": {"equals": [{"get_param": "of"}, "0"]}})
+    child["parameters"]["of"] = {"type": "string", "default": "0"}
+    write(machine, "child.yaml", child)
+    given: dict[str, Any] = {"type": "child.yaml", "properties": {"of": {"get_attr": ["low", "deploy_status_code"]}}}
+    low = deployment(service="low")
+    assert apply(machine, template(low=low, child=given)).code == 0
+    log(machine)
+    child["parameters"]["of"]["default"] = "1"
+    write(machine, "child.yaml", child)
+    assert apply(machine, template(low=low, child=given, new=deployment(service="new"))).code == 0
+    assert log(machine) == ["new CREATE"]

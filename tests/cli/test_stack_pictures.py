@@ -85,11 +85,11 @@ def test_transitive_dependencies_are_left_out(seed: int) -> None:
     def reached(name: str, needs: dict[str, tuple[str, ...]]) -> set[str]:
         return {name}.union(*(reached(other, needs) for other in needs[name]))
 
-    for each in nodes:
-        assert reached(each.name, direct) == reached(each.name, {other.name: other.needs for other in nodes})
-        for other in direct[each.name]:
-            fewer = {**direct, each.name: tuple(third for third in direct[each.name] if third != other)}
-            assert other not in reached(each.name, fewer)
+    for resource in nodes:
+        assert reached(resource.name, direct) == reached(resource.name, {other.name: other.needs for other in nodes})
+        for other in direct[resource.name]:
+            fewer = {**direct, resource.name: tuple(third for third in direct[resource.name] if third != other)}
+            assert other not in reached(resource.name, fewer)
 
 
 def test_a_source_is_next_to_what_needs_it() -> None:

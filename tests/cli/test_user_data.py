@@ -78,6 +78,24 @@ def test_scripts_run_later_if_people_ask_for_them_later(machine: Machine, tmp_pa
     assert (tmp_path / "ran").read_text() == "\n"
 
 
+def test_changed_user_data_is_named_until_it_is_carried_out(machine: Machine, tmp_path: Path) -> None:
+    """A server runs its user data once, so the stack has not on the machine what its template says."""
+    texts = [template({"web": server(f"#!/bin/sh\necho {word} >> {tmp_path}/ran\n")}) for word in ("one", "two")]
+    assert apply(machine, texts[0], "--user-data").err == ""
+
+    changed = [apply(machine, texts[1], *options) for options in (["--user-data"], [])]
+
+    for done in changed:
+        assert (done.code, done.out.count("UPDATE_COMPLETE")) == (0, 1)
+        assert "the user_data of web has changed since it was carried out" in done.err
+        assert "retry s/web" in done.err
+    assert (tmp_path / "ran").read_text() == "one\n"
+    assert machine.agent("retry", "s/web").code == 0
+    assert apply(machine, texts[1], "--user-data").err == ""
+    assert (tmp_path / "ran").read_text() == "one\ntwo\n"
+    assert apply(machine, texts[1]).err == ""
+
+
 def test_failed_script_fails_its_server(machine: Machine) -> None:
     """A success would be a false one."""
     done = apply(machine, template({"web": server("#!/bin/sh\necho no disk >&2; exit 3\n")}), "--user-data")

@@ -111,6 +111,12 @@ def test_mistakes_of_programs_are_one_object(machine: Machine) -> None:
             "- {name: web, group: script, config: 'true'}\n- {name: web, group: script, config: 'false'}\n",
             "2:4: error: web.name: the name 'web' is also that of [0] in line 1, and neither of them has an id",
         ),
+        ("- {name: 12, group: script, config: 'true'}\n", "1:4: error: [0].name: expected text, not the number 12"),
+        ("- {id: a}\n---\n- {id: b}\n", "2:1: error: it is not YAML: expected a single document"),
+        ("- {id: a}\n---\n- {id: b}\n", "(a file has one document: remove the line `---`)"),
+        ("# only a comment\n", "1:1: error: expected deployments (an object with `deployments`, or a list)"),
+        ("deployments: {a: {group: script}}\n", "1:1: error: deployments: expected a list, not an object"),
+        ("42\n", "1:1: error: expected deployments (an object with `deployments`, or a list), not the number 42"),
     ],
 )
 def test_mistake_of_a_document_has_its_place(machine: Machine, content: str | bytes, mistake: str) -> None:
@@ -118,7 +124,7 @@ def test_mistake_of_a_document_has_its_place(machine: Machine, content: str | by
     ran = applied(machine, content)
 
     assert (ran.code, ran.out) == (2, "")
-    assert f"site.yaml:{mistake}" in ran.err
+    assert (mistake if mistake.startswith("(") else f"site.yaml:{mistake}") in ran.err
     assert not machine.state.exists()
 
 
@@ -260,6 +266,21 @@ def test_changed_file_in_a_folder_is_noticed(machine: Machine) -> None:
     assert runs(machine) == ["d1", "d2"]
 
 
+def test_file_removed_from_a_folder_has_no_deployments(machine: Machine) -> None:
+    """They count as taken out: nothing says any more that one of them has failed, until the file is back."""
+    bad = {"name": "bad", "group": "script", "config": "#!/bin/sh\nexit 3\n"}
+    folder = folder_with(machine, a__yaml=json.dumps([counted(machine, "d1")]), b__yaml=json.dumps([bad]))
+    assert machine.apply(folder).code == 1
+    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+    (folder / "b.yaml").rename(machine.folder / "b.yaml")
+    assert machine.apply(folder).out.splitlines()[-1] == "1 deployment: 1 skipped"
+    assert (machine.agent("status", "--failed").code, runs(machine)) == (0, ["d1"])
+
+    (machine.folder / "b.yaml").rename(folder / "b.yaml")
+    assert machine.apply(folder).out.splitlines()[-1] == "2 deployments: 2 skipped, 1 of them failed earlier"
+    assert machine.agent("status", "--failed").out == "bad: exit code 3\n"
+
+
 HOT = "heat_template_version: 2018-08-31\nresources: {}\n"
 
 
@@ -269,6 +290,17 @@ def test_folder_with_a_template_is_that_template(machine: Machine) -> None:
 
     assert ran.code == 0, ran.err
     assert "web: CREATE_COMPLETE" in ran.out
+
+
+TOSCA = "tosca_definitions_version: tosca_simple_yaml_1_3\ntopology_template: {}\n"
+
+
+def test_folder_with_a_plain_tosca_template_is_that_template(machine: Machine) -> None:
+    """It needs no name of an archive: the stack has the name of the file, as if the file was named."""
+    ran = machine.apply(folder_with(machine, shop__yaml=TOSCA, run__sh="#!/bin/sh\n"))
+
+    assert ran.code == 0, ran.err
+    assert "shop: CREATE_COMPLETE" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -71,20 +71,20 @@ def calls(trace: Path, scripts: Path) -> Counter[str]:
 
 
 @pytest.fixture
-def each(machine: Machine, heat: SignalServer) -> dict[str, float]:
+def costs(machine: Machine, heat: SignalServer) -> dict[str, float]:
     """The number of calls for each further deployment."""
     tools.need("strace", "strace")
     few, many = counted(machine, heat, FEW), counted(machine, heat, MANY)
     return {name: (many[name] - few[name]) / (MANY - FEW) for name in many | few}
 
 
-def test_additional_deployment_costs_little(each: dict[str, float]) -> None:
+def test_additional_deployment_costs_little(costs: dict[str, float]) -> None:
     """At most one program beside its script, one flush, 300 calls, and no connection."""
-    assert each["scripts"] == 1, "the batches differ in something else"
-    assert each["execve"] - each["scripts"] <= 1
-    assert each.get("fsync", 0) + each.get("fdatasync", 0) + each.get("sync", 0) + each.get("syncfs", 0) <= 1
-    assert each.get("connect", 0) == 0
-    ours = {name: number for name, number in each.items() if name not in {*WAITS, "scripts"}}
+    assert costs["scripts"] == 1, "the batches differ in something else"
+    assert costs["execve"] - costs["scripts"] <= 1
+    assert costs.get("fsync", 0) + costs.get("fdatasync", 0) + costs.get("sync", 0) + costs.get("syncfs", 0) <= 1
+    assert costs.get("connect", 0) == 0
+    ours = {name: number for name, number in costs.items() if name not in {*WAITS, "scripts"}}
     most = sorted(ours.items(), key=lambda item: -item[1])[:12]
     assert sum(ours.values()) <= 300, f"{sum(ours.values())} calls, most of them {most}"
 

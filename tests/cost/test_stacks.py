@@ -124,6 +124,7 @@ def test_unchanged_stack_loads_nothing_that_runs(machine: Machine, text: str) ->
     assert not loaded(unchanged, *(f"heat_config_stack.resource_types.{name}" for name in ("groups", "scaling")))
 
 
+@pytest.mark.slow
 def test_changed_template_is_made_once(machine: Machine) -> None:
     """Beside the new definition, only that of the stack is made."""
     applied(machine, TEMPLATE)
@@ -133,6 +134,7 @@ def test_changed_template_is_made_once(machine: Machine) -> None:
     assert found["calls"]["stack/hot/compiler.py:definition"] == 2
 
 
+@pytest.mark.slow
 def test_list_loads_no_stack(machine: Machine) -> None:
     """The list reads the records alone: it loads no template language, no resource, and nothing that works on one."""
     applied(machine, TEMPLATE)

@@ -33,7 +33,8 @@ CHANNELS = {f"heat_config_agent.signals.notices.{name}" for name in ("channel", 
 """Only for a machine with a console or a server for notices, or under systemd."""
 
 RARE = {
-    *(f"heat_config_agent.state.{name}" for name in ("disk_usage", "requests", "retention", "sweep")),
+    *(f"heat_config_agent.state.removal.{name}" for name in ("disk_usage", "retention", "sweep")),
+    "heat_config_agent.state.requests",
     *("heat_config_agent.model.backoff", "heat_config_agent.runs.streams", "heat_config_agent.sources.base"),
     *("heat_config_hooks.programs", "heat_config_hooks.strict_yaml"),
 }

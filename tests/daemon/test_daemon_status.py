@@ -205,12 +205,12 @@ def test_metrics_are_in_the_text_format_of_prometheus_without_secrets(
         (f"{prefix}_deployment_state", "d3 CREATE script accepted"): 1,
     }
     wait_until(lambda: expected.items() <= samples(path.read_text()).items(), LONG)
-    found = samples(path.read_text())
-    assert before - 1 <= found[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
+    metrics = samples(path.read_text())
+    assert before - 1 <= metrics[f"{prefix}_start_time_seconds", ""] <= time.time() + 1
     for name in ("d1 CREATE script", "d2 CREATE script"):
-        assert before - 1 <= found[f"{prefix}_deployment_start_time_seconds", name] <= time.time() + 1
-        assert 0 <= found[f"{prefix}_deployment_duration_seconds", name] <= time.time() - before + 1
-    assert (f"{prefix}_deployment_start_time_seconds", "d3 CREATE script") not in found
+        assert before - 1 <= metrics[f"{prefix}_deployment_start_time_seconds", name] <= time.time() + 1
+        assert 0 <= metrics[f"{prefix}_deployment_duration_seconds", name] <= time.time() - before + 1
+    assert (f"{prefix}_deployment_start_time_seconds", "d3 CREATE script") not in metrics
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert "geheim" not in path.read_text()
     assert "Signature" not in path.read_text()
@@ -282,3 +282,14 @@ def test_mistake_in_new_settings_is_reported_once(daemon: Daemon) -> None:
     wait_until(lambda: "the settings stay as they were" in daemon.command("status", "--check").out, LONG)
     assert daemon.command("status", "--check").out.count("nonsense") == 1
     wait_until(lambda: "the settings stay as they were" in str(daemon.health().get("doing")), LONG)
+
+
+def test_failure_that_has_left_the_metadata_is_counted_no_longer(daemon: Daemon) -> None:
+    """The line for systemd and `status` says it as long as the failed deployment is in the document."""
+    daemon.start()
+    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)
+    daemon.put([deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle", LONG)
+    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)

@@ -14,6 +14,7 @@ import pytest
 from support import endings
 from support.daemon import LONG, Daemon
 from support.loopback import wait_until
+from support.machine import Done
 from support.repositories import Repository, template
 
 pytestmark = [
@@ -34,6 +35,7 @@ def beside(daemon: Daemon) -> list[psutil.Process]:
     return [each for each in endings.children(daemon.pid) if "--attached" in endings.words(each)]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     1,
     "kill -9 of the daemon, or of what follows sources, during a revision, while newer ones appear",
@@ -92,3 +94,69 @@ def test_a_daemon_that_follows_nothing_has_no_process_beside_it(daemon: Daemon) 
     assert "heat_config_stack.follow" not in daemon.log
     assert "heat_config_agent.state.followed" not in daemon.log
     assert "heat_config_agent.daemon.following" not in daemon.log
+
+
+def local(daemon: Daemon, tmp_path: Path) -> Path:
+    """Have the daemon follow a document of this machine; return its file."""
+    document = tmp_path / "site.json"
+    document.write_text(json.dumps([{"name": "a", "group": "script", "config": "echo one"}]))
+    daemon.settings["follow web"] = {"url": str(document), "interval": 0.2}
+    daemon.configure(metrics_file=str(tmp_path / "metrics.prom"))
+    daemon.start()
+    wait_until(lambda: followed(daemon).get("state") == "in force", LONG)
+    return document
+
+
+def agent(daemon: Daemon, *words: str) -> Done:
+    """Run a command on the daemon's settings."""
+    return daemon.machine.agent(*words, "--config", str(daemon.path))
+
+
+@pytest.mark.fault(
+    5,
+    "a place of a followed source that cannot be written while the daemon works",
+    "every command and the metrics say so, and no longer once it can be written",
+)
+@pytest.mark.parametrize("place", ["record.json", "follow"])
+def test_record_that_cannot_be_written_is_the_trouble_of_the_agent(daemon: Daemon, tmp_path: Path, place: str) -> None:
+    """The record on disk, of before, says that the revision is in force; the process beside the daemon tells it."""
+    document = local(daemon, tmp_path)
+    folder = daemon.machine.state / "follow"
+    blocked = folder if place == "follow" else folder / "web" / place
+    aside = blocked.with_name("aside")
+    blocked.rename(aside)
+    if place == "follow":
+        blocked.touch()
+    else:
+        (blocked / "x").mkdir(parents=True)
+    document.write_text(json.dumps([{"name": "a", "group": "script", "config": "echo two"}]))
+    wait_until(lambda: "cannot" in (followed(daemon).get("trouble") or ""), LONG)
+    check = agent(daemon, "status", "--check")
+    assert check.code == 1
+    assert "follow web: cannot " in check.out
+    assert "cannot" in agent(daemon, "follow", "--status").out
+    assert "follow web: cannot " in agent(daemon, "wait", "--timeout", "0.1").err
+    metrics = tmp_path / "metrics.prom"
+    wait_until(lambda: 'follow_current{stack="web"} 0.0' in metrics.read_text(), LONG)
+
+    if place == "follow":
+        blocked.unlink()
+        aside.rename(blocked)
+    else:
+        shutil.rmtree(blocked)
+    wait_until(lambda: (followed(daemon).get("state"), followed(daemon).get("trouble")) == ("in force", None), LONG)
+    wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)
+
+
+def test_process_that_follows_sources_and_ends_is_a_trouble_until_the_next_one_follows(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    """It is started again, and the alarm is over when that has asked the source."""
+    local(daemon, tmp_path)
+    [process] = beside(daemon)
+    process.kill()
+    agent(daemon, "poke")
+    words = "the process that follows sources has ended"
+    wait_until(lambda: words in agent(daemon, "status", "--check").out, LONG)
+    wait_until(lambda: agent(daemon, "status", "--check").code == 0, LONG)
+    assert [each.pid for each in beside(daemon)] != [process.pid]

@@ -6,6 +6,7 @@ with another file in its place.
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -317,3 +318,42 @@ def test_a_followed_stack_asks_for_a_reboot(
     assert len(lines(reboots)) == 1
     (folder / "stack.yaml").write_text(template(log, "two"))
     wait_until(lambda: lines(log)[-1] == "two red", LONG)
+
+
+@pytest.mark.parametrize("kind", ["template", "document"])
+@pytest.mark.fault(
+    5,
+    "a power cut while a followed revision runs",
+    "its reason names the deployment and the power cut everywhere, and `follow --again` carries it out again",
+)
+def test_revision_that_a_power_cut_interrupts_says_so(
+    daemon: Daemon, machine: Machine, boot: Callable[[], tuple[str, ...]], kind: str
+) -> None:
+    """The journal, `status`, `follow --status` and `doctor` have the reason, and the command that they name helps."""
+    folder, log, go = machine.folder / "site", machine.folder / "log", machine.folder / "go"
+    folder.mkdir()
+    script = f"[ -e {go} ] || sleep 600"
+    if kind == "template":
+        path, text = folder / "stack.yaml", template(log, "one", script)
+    else:
+        bare = {"id": "d1", "name": "deployment", "group": "script", "inputs": [], "outputs": []}
+        path = folder / "site.json"
+        text = json.dumps([{**bare, "config": f"#!/bin/sh\necho one red >>{log}\n{script}\n"}])
+    path.write_text(text)
+    daemon.settings["follow web"] = {"url": str(folder), "path": path.name, "interval": 0.2}
+    daemon.configure()
+    daemon.start()
+    wait_until(lambda: lines(log) == ["one red"], LONG)
+    daemon.stop(signal.SIGKILL)
+    kill_all(machine)
+
+    daemon.start(*boot())
+    reason = "interrupted: the machine went down while it ran"
+    wait_until(lambda: bool(daemon.said("has failed", "deployment", reason)), LONG)
+    for words in (["status"], ["status", "--check"], ["follow", "--status"], ["doctor"]):
+        assert reason in daemon.command(*words).out
+    assert "follow web --again" in daemon.command("doctor").out
+    go.touch()
+    assert daemon.command("follow", "web", "--again").code == 0
+    wait_until(lambda: daemon.command("status", "--json").json["followed"][0]["state"] == "in force", LONG)
+    assert lines(log) == ["one red"] * 2

@@ -27,11 +27,11 @@ def test_a_generated_page_is_current(name: str) -> None:
 
 def test_every_setting_is_listed_with_its_default() -> None:
     """Each setting has a row below the heading of its section."""
-    for each in SETTINGS:
-        section = PAGES["settings.md"].partition(f"## `[{each.section}]`\n")[2].partition("\n## ")[0]
-        [row] = [line for line in section.splitlines() if line.startswith(f"| `{each.name}` |")]
-        default = written(each.kind, each.default)
-        assert each.required or not default or f"| `{default}` |" in row
+    for setting in SETTINGS:
+        section = PAGES["settings.md"].partition(f"## `[{setting.section}]`\n")[2].partition("\n## ")[0]
+        [row] = [line for line in section.splitlines() if line.startswith(f"| `{setting.name}` |")]
+        default = written(setting.kind, setting.default)
+        assert setting.required or not default or f"| `{default}` |" in row
 
 
 def test_every_command_is_listed_with_its_options() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.settings import layers
-from heat_config_agent.sources.config_drive import ConfigDrive
+from heat_config_agent.sources.cloud.config_drive import ConfigDrive
 from heat_config_agent.sources.file import File, ShellConfig
 from heat_config_hooks import files
 from heat_config_stack.cli import template_options

@@ -27,7 +27,7 @@ from support.loopback import Answer, SignalServer
 from support.machine import Machine, deployment
 from support.proxy import Fault, Proxy
 from support.zaqar import QUEUE, Queue, offer
-from unit.agent.sources.test_ec2 import Service
+from unit.agent.sources.cloud.test_ec2 import Service
 
 pytestmark = pytest.mark.takes(20)
 

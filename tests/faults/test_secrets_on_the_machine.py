@@ -68,12 +68,12 @@ def test_checker_finds_misplaced_secrets(machine: Machine, heat: SignalServer) -
     (machine.folder / "core.123").touch()
     journal = machine.state / "journal"
     journal.chmod(0o640)
-    wanted = [
+    places = [
         *("a command", "daemon.log", "health.json", "d1.notify.json", "the name of a file"),
         *("others may read", "its mode is 640", "what a run was given is left", "a core", "a temporary file is left"),
     ]
     found = "\n".join(planted.shown(machine))
-    assert [each for each in wanted if each not in found] == []
+    assert [each for each in places if each not in found] == []
 
 
 @dataclass(frozen=True)

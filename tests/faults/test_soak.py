@@ -274,14 +274,14 @@ class Soak:
         """Have the servers be as they should be, and let the daemon do what is left."""
         for each in self.fronts:
             each.mend()
-        wanted = {each["id"] for each in self._given if each}
+        ids = {each["id"] for each in self._given if each}
 
         def is_done() -> bool:
             if not self._daemon.ended and self._daemon.health().get("process") == self._daemon.pid:
                 self._daemon.send(signal.SIGUSR1)  # so that it does not wait for as long as faults have taught it
             time.sleep(0.2)
             entries = self.world.entries()
-            return self._daemon.ended or (wanted <= entries.keys() and all(each.settled for each in entries.values()))
+            return self._daemon.ended or (ids <= entries.keys() and all(each.settled for each in entries.values()))
 
         wait_until(is_done, 2 * LONG)
         assert not self._daemon.ended, f"the daemon has ended: {self.world.said()[-3000:]}"
@@ -320,13 +320,13 @@ def replaced(
     for at, tag in asked:
         if tag.strip('"').isdecimal():
             taken.setdefault(int(tag.strip('"')), at)
-    found = {}
+    moments = {}
     for identity, version in left.items():
         moment = min((at for tag, at in taken.items() if tag >= version), default=float("inf")) + late
         for began, ended in stops:
             moment = ended + late if began < moment < ended + late else moment
-        found[identity] = moment
-    return found
+        moments[identity] = moment
+    return moments
 
 
 def test_when_nothing_may_be_done_any_more() -> None:

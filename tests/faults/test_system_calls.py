@@ -268,12 +268,12 @@ def test_kills(torn: Torn, tried: Callable[[int], None]) -> None:
 def test_a_kill_can_come_before_each_system_call(torn: Torn) -> None:
     """The tracer that kills the agent sees each call that changes the state."""
     watched = {(kill_points.CHANGES[each.name], each.file) for each in torn.watched(*strace(torn.trace))}
-    found = {
+    positions = {
         each.kind if each.name != "rename" else ("rename", _renamed(each.file))
         for each in calls(torn.trace, torn.world)
     }
-    assert {name for name, _ in found} >= {"openat", "write", "fdatasync", "rename", "unlink"}
-    in_state = {each for each in found if each[1] != "."}
+    assert {name for name, _ in positions} >= {"openat", "write", "fdatasync", "rename", "unlink"}
+    in_state = {each for each in positions if each[1] != "."}
     assert in_state <= watched
 
 

@@ -20,9 +20,9 @@ from heat_config_agent.model.deployment import WAIT_LIMIT, Target
 from heat_config_agent.model.errors import AgentError, SourceError, UsageError
 from heat_config_agent.signals import outbox, servers
 from heat_config_agent.signals.delivery import Fate
-from heat_config_agent.sources import cfn, heat, request, user_data, zaqar
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.zaqar import Zaqar
+from heat_config_agent.sources.cloud import cfn, heat, request, user_data, zaqar
+from heat_config_agent.sources.cloud.zaqar import Zaqar
 from heat_config_hooks.values import replace
 
 pytestmark = [pytest.mark.takes(20), pytest.mark.torture(share=SHARE)]

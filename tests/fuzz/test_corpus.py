@@ -11,7 +11,7 @@ import pytest
 
 from fuzz.examples import TESTS
 from heat_config_agent.model.errors import StateError, UsageError
-from heat_config_agent.sources import user_data
+from heat_config_agent.sources.cloud import user_data
 from heat_config_agent.state import journal
 from support import pace
 from support.machine import BIN, Done, Machine, deployment

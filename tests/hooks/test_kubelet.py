@@ -77,6 +77,7 @@ def test_an_update_replaces_the_pod_and_a_delete_ends_it(driver: Driver, kubelet
     assert (values["deploy_status_code"], values["deploy_stdout"]) == (0, "the deployment has no manifest\n")
 
 
+@pytest.mark.slow
 @ALONE
 def test_a_delete_waits_for_the_runtime_too(driver: Driver, kubelet: Kubelet) -> None:
     """The API omits a pod without a manifest even while its containers are being stopped."""
@@ -115,6 +116,7 @@ def test_a_delete_is_carried_out_though_nobody_can_say_what_becomes_of_the_pod(
     assert not names(kubelet.manifests)
 
 
+@pytest.mark.slow
 @BY_THE_AGENT
 def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
     machine: Machine, heat: SignalServer, driver: Driver, kubelet: Kubelet
@@ -137,6 +139,7 @@ def test_the_pod_goes_when_its_deployment_leaves_the_metadata(
     assert [each.metadata["name"] for each in kubelet.pods] == ["one-node-1", "two-node-1"]
 
 
+@pytest.mark.slow
 @ALONE
 def test_manifests_of_heat_agents_are_removed(driver: Driver, kubelet: Kubelet) -> None:
     """Manifests of heat-agents have the same names, and no notes."""
@@ -163,6 +166,7 @@ def test_the_same_deployment_again_changes_nothing(driver: Driver, kubelet: Kube
     assert kubelet.serial == 1
 
 
+@pytest.mark.slow
 def test_an_empty_config_wants_no_pod(driver: Driver, kubelet: Kubelet) -> None:
     """It is a success that removes the earlier manifest, and the result says so."""
     can_be_asked(driver, kubelet, "api")
@@ -176,7 +180,7 @@ def test_an_empty_config_wants_no_pod(driver: Driver, kubelet: Kubelet) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+@pytest.mark.parametrize("policy", ["Never", pytest.param("OnFailure", marks=pytest.mark.slow)])
 def test_a_pod_that_has_done_its_work_is_a_success(driver: Driver, kubelet: Kubelet, source: str, policy: str) -> None:
     """A container that has ended successfully counts, unless it is to be restarted."""
     can_be_asked(driver, kubelet, source)

@@ -114,6 +114,7 @@ def test_where_nobody_can_say_what_becomes_of_the_pod_it_has_failed(driver: Driv
     assert "crictl is not installed; install cri-tools, or configure the kubelet to serve its read-only API" in said
 
 
+@pytest.mark.slow
 def test_who_is_there_and_does_not_answer_is_given_some_time(driver: Driver, kubelet: Kubelet) -> None:
     """A kubelet may be starting together with the machine; the wait is limited."""
     can_be_asked(driver, kubelet, "api", "crictl")
@@ -179,6 +180,7 @@ def test_a_manifest_from_before_v1_is_passed_on(driver: Driver, kubelet: Kubelet
     assert json.loads((kubelet.manifests / "d1.json").read_text()) == config
 
 
+@pytest.mark.slow
 def test_a_pod_of_somebody_else_is_left_alone(driver: Driver, kubelet: Kubelet, tmp_path: Path) -> None:
     """A pod of the same name is a mistake, and a pod with a longer name is not taken for ours."""
     folder = tmp_path / "etc/manifests"

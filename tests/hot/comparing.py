@@ -211,13 +211,13 @@ def _not_reached(expected: Result, got: Result) -> set[str]:
 
 
 def _maps_compared(expected: dict[str, Any], got: dict[str, Any], at: str) -> list[str]:
-    found = [f"{at}.{name} should not be there" for name in got.keys() - expected.keys()]
+    result = [f"{at}.{name} should not be there" for name in got.keys() - expected.keys()]
     for name, theirs in expected.items():
         if name not in got:
-            found.append(f"{at}.{name} is missing")
+            result.append(f"{at}.{name} is missing")
         elif got[name] != "untold" and not _of_cloud(theirs, got[name]) and _text(theirs) != _text(got[name]):
-            found.append(f"{at}.{name}: {_text(got[name])} instead of {_text(theirs)}")
-    return found
+            result.append(f"{at}.{name}: {_text(got[name])} instead of {_text(theirs)}")
+    return result
 
 
 def _of_cloud(theirs: Any, ours: Any) -> bool:

@@ -70,9 +70,11 @@ def test_for_machines_it_is_what_heat_gives(machine: Machine, good: Path) -> Non
     done = validate(machine, "-t", str(good), "--parameter", "size=4", "--json")
     assert done.code == 0
     assert json.loads(done.out) == {
+        "file": str(good),
         "valid": True,
         "mistakes": [],
         "warnings": [],
+        "open": [],
         "Description": "An example",
         "Parameters": {
             "size": {
@@ -129,7 +131,9 @@ def test_for_machines_mistakes_have_their_parts(machine: Machine, good: Path) ->
     done = validate(machine, "good.yaml", "--json")
     assert done.code == 1
     assert json.loads(done.out) == {
+        "file": "good.yaml",
         "valid": False,
+        "open": [],
         "mistakes": [
             {
                 "problem": "Each resource must contain a type key.",

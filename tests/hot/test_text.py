@@ -82,6 +82,7 @@ def test_merged_maps_yield_to_keys_beside_them() -> None:
     assert read(text).value["z"] == {"a": 1, "b": 1, "c": 3}
 
 
+@pytest.mark.slow
 @tries(40, documents)
 def test_yaml_and_json_come_to_the_same(value: Any) -> None:
     """A value is read as the same from YAML and JSON."""
@@ -99,6 +100,7 @@ def test_json_is_read_as_json() -> None:
 # Places.
 
 
+@pytest.mark.slow
 @tries(40, documents)
 def test_every_part_has_its_place(value: Any) -> None:
     """The position of an entry is its key, and that of an item is the item."""

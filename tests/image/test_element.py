@@ -127,13 +127,13 @@ def test_tools_are_packages_of_the_distribution(builder: Path) -> None:
     """Each value of DIB_HEAT_CONFIG_AGENT_TOOLS is a tool of deployments, with a package that exists."""
     names = json.loads((ELEMENT / "pkg-map").read_text())["family"]["debian"]
     assert set(names) <= set(HOOKS)
-    found = subprocess.run(
+    answer = subprocess.run(
         [builder / "elements/pkg-map/bin/pkg-map", "--pkg-map", ELEMENT / "pkg-map", "--distro", "debian", *names],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert found.stdout.split() == list(names.values())
+    assert answer.stdout.split() == list(names.values())
     known = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, text=True, check=True).stdout.split()
     if missing := set(names.values()) - set(known):
         pytest.skip(f"apt does not know {', '.join(sorted(missing))}: on Debian 12, «apt-get update»")

@@ -45,13 +45,13 @@ def field(deb: Path, name: str) -> str:
 
 def test_it_has_the_modules_of_its_folder(deb: Path) -> None:
     """All of them, and the package of the agent has none."""
-    found = {}
+    modules = {}
     for name, path in (("compat", deb), ("agent", package("deb"))):
         done = subprocess.run(["dpkg-deb", "--contents", path], capture_output=True, text=True, check=True)
         words = [line.split() for line in done.stdout.splitlines()]
-        found[name] = {each[-1].rpartition("/")[2] for each in words if "/heat_config_compat/" in each[-1]} - {""}
-    assert found["compat"] == {path.name for path in (ROOT / "hooks/heat_config_compat").glob("*.py")}
-    assert found["agent"] == set()
+        modules[name] = {each[-1].rpartition("/")[2] for each in words if "/heat_config_compat/" in each[-1]} - {""}
+    assert modules["compat"] == {path.name for path in (ROOT / "hooks/heat_config_compat").glob("*.py")}
+    assert modules["agent"] == set()
 
 
 def test_the_agent_recommends_it(deb: Path) -> None:

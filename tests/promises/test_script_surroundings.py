@@ -260,13 +260,13 @@ def test_the_environment_is_clean(machine: Machine, heat: SignalServer) -> None:
     result(machine, heat, script, inputs={"mine": "1"}, env={**kept, **foreign})
 
     lines = (machine.folder / "environ").read_text().rstrip("\0").split("\0")
-    found = dict(line.split("=", 1) for line in lines)
+    variables = dict(line.split("=", 1) for line in lines)
     usual = {name: value for name, value in machine.environment.items() if name not in foreign}
     given = {**usual, **kept, "mine": "1", "deploy_action": "CREATE", "deploy_signal_verb": "POST"}
-    assert given.items() <= found.items()
-    ours = {name for name in found.keys() - given.keys() if name.startswith(("HEAT_", "heat_"))}
+    assert given.items() <= variables.items()
+    ours = {name for name in variables.keys() - given.keys() if name.startswith(("HEAT_", "heat_"))}
     assert {"HEAT_INPUTS_FILE", "heat_outputs_path"} <= ours
-    others = found.keys() - given.keys() - ours - {"planted"}  # an input that every deployment of the tests has
+    others = variables.keys() - given.keys() - ours - {"planted"}  # an input that every deployment of the tests has
     assert others <= {"PWD", "SHLVL", "_"}, "set by the shell itself"
 
 

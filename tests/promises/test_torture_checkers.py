@@ -199,6 +199,7 @@ def test_nothing_is_wrong_where_nothing_is(played: Played) -> None:
     assert played.place.state() == ("", "", "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES, ids=lambda lie: lie.__name__.replace("_", " "))
 def test_a_lie_is_found(played: Played, lie: Callable[[Played], list[str]]) -> None:
     """Each way in which a promise can be broken is seen, and named."""

@@ -52,6 +52,7 @@ def test_commands_carry_out_deployments_without_the_stack_package(python: Path, 
     assert [entry["id"] for entry in shown["deployments"]] == ["d1"]
 
 
+@pytest.mark.slow
 def test_tests_of_the_agent_are_collected_without_the_stack_package(python: Path) -> None:
     """Every test that `make test-agent` runs can be loaded."""
     words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", "0", "--collect-only", *agent_alone.FOLDERS]

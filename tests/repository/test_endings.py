@@ -31,6 +31,7 @@ def test_other(): pass
 """
 
 
+@pytest.mark.slow
 def test_failed_test_makes_no_other_fail(tmp_path: Path) -> None:
     """Files that a failed test has left open are closed, and its processes ended, before the next test."""
     pid = tmp_path / "pid"

@@ -24,7 +24,8 @@ def test_bad(): assert "REPAIRED" in os.environ
 """
 
 
-@pytest.mark.parametrize("workers", ["0", pytest.param("2", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["0", "2"])
 def test_the_rest_of_a_run_is_all_that_has_not_passed(tmp_path: Path, workers: str) -> None:
     """A test that failed, or was skipped for want of a tool, runs again; the summary is of both runs."""
     (tmp_path / "test_some.py").write_text(TESTS)

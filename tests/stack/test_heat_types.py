@@ -58,14 +58,14 @@ def test_uses_of_a_type_get_heats_verdict(type_: str) -> None:
     for case in CASES[type_]:
         template = case["template"]
         outputs = {name: attributes(each["value"]) for name, each in template.get("outputs", {}).items()}
-        found = mistakes(template["resources"], outputs, creating=True)
+        reported = mistakes(template["resources"], outputs, creating=True)
         said = f"{case['template_validate']} {case['create_validate']}"
         if said == "ok ok" or (case["mutation"] == "valid" and any(rule in said for rule in CLASS_RULES)):
-            assert all(each.problem in said for each in found), (case["mutation"], found)
+            assert all(each.problem in said for each in reported), (case["mutation"], reported)
         elif any(rule in said for rule in CLASS_RULES):  # Heat stops there, or there is nothing else
-            assert found or case["mutation"] == "unknown attribute", case["mutation"]
+            assert reported or case["mutation"] == "unknown attribute", case["mutation"]
         else:
-            assert any(each.problem[:120] in said for each in found), (case["mutation"], said, found)
+            assert any(each.problem[:120] in said for each in reported), (case["mutation"], said, reported)
 
 
 def test_all_of_heats_types_are_known() -> None:

@@ -62,6 +62,7 @@ def test_a_script_on_a_server(machine: Machine) -> None:
     assert lines(machine, "order") == ["fooooo", "fu"]
 
 
+@pytest.mark.slow
 def test_several_tools(machine: Machine) -> None:
     """Each tool passes its output on to the next one."""
     tools.need("puppet", "puppet")

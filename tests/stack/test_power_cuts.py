@@ -181,7 +181,7 @@ def test_the_power_goes_at_each_flush(
     assert sorted(expected) == [f"{name} {operation.upper()}" for name in NODES]
     cuts = 0
     for cuts, kept in enumerate(disk.cuts(), 1):
-        monkeypatch.setattr(processes, "boot_id", lambda number=cuts: f"{boot}-{number}")
+        monkeypatch.setattr(processes, "boot_id", lambda number=cuts: f"{number}-{boot}")
         life.check(kept, expected)
     assert cuts > 2 * len(NODES)
     tried(cuts)

@@ -24,9 +24,9 @@ OUTPUTS = {
 def group(**properties: Any) -> dict[str, Any]:
     """Return a group of one to four members, and policies for it."""
     member = {"type": "OS::Heat::TestResource", "properties": {"value": "m"}}
-    found = {"g": {"type": "OS::Heat::AutoScalingGroup"}, "up": policy(CHANGE, 2), "down": policy(CHANGE, -1)}
-    found["g"]["properties"] = {"resource": member, "min_size": 1, "max_size": 4, **properties}
-    return found
+    resources = {"g": {"type": "OS::Heat::AutoScalingGroup"}, "up": policy(CHANGE, 2), "down": policy(CHANGE, -1)}
+    resources["g"]["properties"] = {"resource": member, "min_size": 1, "max_size": 4, **properties}
+    return resources
 
 
 def policy(kind: str, adjustment: float, **properties: Any) -> dict[str, Any]:

@@ -40,6 +40,19 @@ def distribute(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (-longest[groups[item]], place[groups[item]]))
 
 
+def assert_grouped(config: pytest.Config) -> None:
+    """Refuse a run in which the tests of a group would not be in one process.
+
+    pytest-xdist 3.8 appends the group to the name of a test by an attribute that pytest 9.2 does not have any more, and
+    no word is said: every process then starts the servers of a file for itself, the real cloud too.
+    """
+    if config.getoption("dist", "no") == "loadgroup" and not hasattr(pytest.Item, "_nodeid"):
+        raise pytest.UsageError(
+            f"pytest {pytest.__version__} and this pytest-xdist do not keep the tests of a group in one process: "
+            "install the versions of packaging/constraints.txt (make .venv/tested)"
+        )
+
+
 def _group(item: pytest.Item) -> str:
     """Return the group of a test, and mark it with it; its own name where it is by itself."""
     mark = item.get_closest_marker("xdist_group")

@@ -88,13 +88,13 @@ _WORDS = pattern(WORD, SIGNATURE)
 
 def leaks(places: Iterable[tuple[str, str | bytes]], words: re.Pattern[bytes] = _WORDS) -> list[str]:
     """Return in which of the places (what it is → what is in it) there are secrets, with what stands around them."""
-    found = []
+    result = []
     for name, content in places:
         text = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
         if hit := words.search(text):
             around = text[max(hit.start() - 100, 0) : hit.end() + 100].decode("utf-8", "replace")
-            found.append(f"a secret is in {name}: …{around}…")
-    return found
+            result.append(f"a secret is in {name}: …{around}…")
+    return result
 
 
 def told(server: SignalServer) -> list[str]:
@@ -217,9 +217,9 @@ def _shown_of(machine: Machine, name: str) -> Iterator[tuple[str, str]]:
     ):
         yield f"stack {' '.join(words)}", _stack(machine, *words, name)
     listed = _stack(machine, "resource", "list", "-n", "5", "--json", name)
-    for each in json.loads(listed) if listed.startswith("[") else ():
-        for option in ([], ["--json"]):
-            yield "stack resource show", _stack(machine, "resource", "show", *option, name, each["resource_name"])
+    for number, each in enumerate(json.loads(listed) if listed.startswith("[") else ()):
+        option = ["--json"] if number % 2 else []  # each is shown, in turn as text and as JSON
+        yield "stack resource show", _stack(machine, "resource", "show", *option, name, each["resource_name"])
 
 
 def _stack(machine: Machine, *words: str) -> str:

@@ -109,13 +109,13 @@ def rows(text: str) -> dict[str, set[str]]:
     return subjects
 
 
-def table(outcomes: list[Row], wanted: Mapping[str, Sequence[str]]) -> str:
+def table(outcomes: list[Row], subjects: Mapping[str, Sequence[str]]) -> str:
     """Return the page, with a row for each wanted subject of each kind: what no test has come to was not tried."""
     by_subject = {(row.kind, row.subject): row for row in outcomes}
     parts = [_HEAD]
     for kind, (heading, what) in KINDS.items():
         lines = [f"## {heading}", "", what, "", "| on | outcome | there |", "| --- | --- | --- |"]
-        for subject in wanted[kind]:
+        for subject in subjects[kind]:
             row = by_subject.get((kind, subject), Row(kind, subject, "the tests were not run with it", "not tried"))
             lines.append(f"| {row.subject} | {row.outcome} | {row.found} |")
         parts.append("\n".join([*lines, ""]))

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from urllib.parse import parse_qs, urlsplit
 
 from heat_config_agent.model.deployment import Document
-from heat_config_agent.sources.zaqar import Zaqar
+from heat_config_agent.sources.cloud.zaqar import Zaqar
 from support import cloud, http
 from support.http import Answer, Stub
 

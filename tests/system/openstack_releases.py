@@ -54,13 +54,20 @@ def install(version: str) -> str:
     if python is None:
         return f"there is no interpreter python{release.python}"
     uv = str(_ROOT / ".venv/uv")
-    wanted = (f"openstack-heat=={version}", "keystone", "waitress", "psycopg2-binary", "setuptools<70", *release.bounds)
+    requirements = (
+        f"openstack-heat=={version}",
+        "keystone",
+        "waitress",
+        "psycopg2-binary",
+        "setuptools<70",
+        *release.bounds,
+    )
     of_the_day = ("--python", f"{folder}/bin/python", "--exclude-newer", release.day)
     commands = (
         (sys.executable, "-m", "venv", uv),
         (f"{uv}/bin/pip", "install", "--quiet", "uv"),
         (f"{uv}/bin/uv", "venv", "--quiet", "--allow-existing", "--python", python, str(folder)),
-        (f"{uv}/bin/uv", "pip", "install", "--quiet", *of_the_day, *wanted),
+        (f"{uv}/bin/uv", "pip", "install", "--quiet", *of_the_day, *requirements),
     )
     for command in commands:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

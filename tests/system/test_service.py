@@ -150,13 +150,36 @@ def test_documents_are_applied_once_at_boot(service: Booted) -> None:
 )
 def test_a_hook_asks_for_a_reboot(service: Booted) -> None:
     """The machine is rebooted, and the same deployment goes on after that."""
-    text = '#!/bin/sh\necho "reboots: ${HEAT_REBOOTS:-none}" >>/root/ran\ntest -n "$HEAT_REBOOTS" || exit 194\n'
+    text = '#!/bin/sh\necho "reboots: ${HEAT_REBOOTS:-none}" | tee -a /root/ran\ntest -n "$HEAT_REBOOTS" || exit 194\n'
     deploy(service, deployment("d1", text), deployment("d2", "#!/bin/sh\necho after >>/root/ran\n"))
     start(service)
     service.await_reboot()
     eventually(service, lambda: state_of(service, "d2") == "unasked")
     assert (service.disk / "root/ran").read_text() == "reboots: none\nreboots: 1\nafter\n"
     assert [each["failed"] for each in status(service)["deployments"]] == [False, False]
+    assert service.run(NAME, "log", "d1").out == "reboots: 1\n"
+    before = service.run(NAME, "log", "d1", "--run", "1")
+    assert before.out == "reboots: none\n"
+    assert "it asked for a reboot" in before.err
+
+
+COLLECTOR = "[Service]\nExecStart=@/usr/bin/sleep os-collect-config 1000\n"
+
+
+def test_commands_name_os_collect_config_while_it_works_in_the_place_of_the_agent(service: Booted) -> None:
+    """No command advises to start the agent, which would stop os-collect-config in the middle of its work."""
+    (service.disk / "etc/systemd/system/os-collect-config.service").write_text(COLLECTOR)
+    assert service.run("systemctl", "daemon-reload").code == 0
+    assert service.run("systemctl", "start", "os-collect-config").code == 0
+    collector = f"os-collect-config (process {shown(service, 'MainPID', 'os-collect-config')}) works on this machine"
+    for command in (["status"], ["status", "--check"], ["poke"], ["show", "web"], ["doctor"]):
+        done = service.run(NAME, *command)
+        words = done.out + done.err
+        assert collector in words or command == ["doctor"], words
+        assert "heat-config-agent migrate --plan" in words
+        assert "systemctl start" not in words
+    start(service)  # which stops os-collect-config
+    assert "os-collect-config" not in service.run(NAME, "status").out
 
 
 @pytest.mark.fault(

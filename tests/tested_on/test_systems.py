@@ -23,7 +23,7 @@ import importlib, pkgutil
 import heat_config_agent, heat_config_hooks, heat_config_stack
 for top in (heat_config_agent, heat_config_hooks, heat_config_stack):
     for module in pkgutil.walk_packages(top.__path__, f"{top.__name__}."):
-        if module.name != "heat_config_agent.sources.websocket":  # Zaqar's, which takes python3-websocket
+        if module.name != "heat_config_agent.sources.cloud.websocket":  # Zaqar's, which takes python3-websocket
             importlib.import_module(module.name)
 """
 """Loads all there is of ours, but the one module that takes more than the package does."""

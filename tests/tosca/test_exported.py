@@ -45,14 +45,14 @@ class Exported(Case):
         service, _, _, *options = words
         servers = [item for at, item in enumerate(options) if "--server" in (item, options[at - 1])]
         rest = [item for at, item in enumerate(options) if "--server" not in (item, options[at - 1])]
-        made = self.machine.command("heat-config-agent", ["template", "export", service, *rest, *self.forms], {})
-        assert made.code == 0, made.err
+        export = self.machine.command("heat-config-agent", ["template", "export", service, *rest, *self.forms], {})
+        assert export.code == 0, export.err
         # What changes from step to step are the parameters of the template, unless the service is another one.
         template = self.machine.folder / f"exported-{Path(service).stem}.yaml"
         if not template.exists():
-            template.write_text(made.out)
+            template.write_text(export.out)
         pairs = [pair for pair in pairwise(rest) if pair[0] == "--input"]
-        inputs = [f"--parameter={value}" for _, value in pairs if f"\n  {value.partition('=')[0]}:\n" in made.out]
+        inputs = [f"--parameter={value}" for _, value in pairs if f"\n  {value.partition('=')[0]}:\n" in export.out]
         return super().run("heat-config-apply", str(template), "--name", NAME, *inputs, *servers)
 
 
@@ -65,12 +65,19 @@ def steps_of(case: Exported, name: str) -> list[dict[str, Any]]:
 
 
 NAMES = sorted(each.name for each in CASES.iterdir() if each.name not in DIFFERENT)
+QUICK = ("01-lifecycle", "03-inputs", "08-substitution", "17-folder")
+"""The cases that `make test` exports: all of them run as services there."""
+
+ALL = [pytest.param(name, (), marks=() if name in QUICK else pytest.mark.slow) for name in NAMES]
 DEPLOYED = [("08-substitution", ("--deployed",))]
-SCRIPTS = [(name, ("--tool", "script")) for name in ("03-inputs", "05-archive", "15-python")]
+SCRIPTS = [
+    ("03-inputs", ("--tool", "script")),
+    *(pytest.param(name, ("--tool", "script"), marks=pytest.mark.slow) for name in ("05-archive", "15-python")),
+]
 LONG = [pytest.param("10-update", forms, marks=pytest.mark.slow) for forms in (("--deployed",), ("--tool", "script"))]
 
 
-@pytest.mark.parametrize(("name", "forms"), [*((name, ()) for name in NAMES), *DEPLOYED, *SCRIPTS, *LONG])
+@pytest.mark.parametrize(("name", "forms"), [*ALL, *DEPLOYED, *SCRIPTS, *LONG])
 def test_an_exported_service_does_the_same(machine: Machine, name: str, forms: tuple[str, ...]) -> None:
     """Step by step: the same lines and the same outputs."""
     case = Exported(CASES / name, machine)

@@ -50,6 +50,7 @@ def test_a_hostile_document_is_checked_in_a_second(name: str, tmp_path: Path) ->
     assert all(mistake.place and mistake.place.line for mistake in (*found.mistakes, *found.warnings, *found.open))
 
 
+@pytest.mark.slow
 def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
     """All of them, one after the other, in one command."""
     for name, text in DOCUMENTS.items():
@@ -66,6 +67,7 @@ def test_hostile_documents_need_little_memory(tmp_path: Path) -> None:
     assert int(done.stdout) < KILOBYTES
 
 
+@pytest.mark.slow
 def test_services_that_double_each_other_are_refused(tmp_path: Path) -> None:
     """Each is put in the place of a node, and has two nodes in whose places the next one is put."""
     head = "tosca_definitions_version: tosca_simple_yaml_1_3\n"

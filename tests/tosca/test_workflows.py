@@ -195,7 +195,7 @@ def test_unknown_workflow_is_refused(shop: Shop) -> None:
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", GROWN)
+@pytest.mark.parametrize("operation", [GROWN[0], *(pytest.param(each, marks=pytest.mark.slow) for each in GROWN[1:])])
 def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The same command ends in the state of an uninterrupted run, and nothing runs twice."""
     assert shop.run("apply").code == 0
@@ -206,7 +206,9 @@ def test_a_workflow_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     assert shop.states() == {"server": "started", "one": "grown", "two": "grown"}
 
 
-@pytest.mark.parametrize("operation", DEPLOYED)
+@pytest.mark.parametrize(
+    "operation", [DEPLOYED[0], *(pytest.param(each, marks=pytest.mark.slow) for each in DEPLOYED[1:])]
+)
 def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """The service has a workflow of its own for the deployment."""
     shop.kill_at(operation, "apply")
@@ -217,7 +219,7 @@ def test_a_deployment_that_is_killed_goes_on(shop: Shop, operation: str) -> None
     assert shop.lines() == DEPLOYED
 
 
-@pytest.mark.parametrize("operation", ["two.delete", "one.delete"])
+@pytest.mark.parametrize("operation", ["two.delete", pytest.param("one.delete", marks=pytest.mark.slow)])
 def test_a_removal_that_is_killed_goes_on(shop: Shop, operation: str) -> None:
     """Nothing is left of the service at its end."""
     assert shop.run("apply").code == 0
@@ -233,3 +235,26 @@ def test_killed_workflow_is_finished_before_the_stack_changes(shop: Shop) -> Non
     shop.kill_at("one.grow", "workflow", "run", "shop", "grow")
     assert shop.run("apply").code == 0
     assert shop.lines() == [*DEPLOYED, *GROWN]
+
+
+def test_failed_workflow_is_the_failure_of_its_stack(shop: Shop) -> None:
+    """A workflow may leave the machine half-way: the reason is that of its script, until the workflow has succeeded."""
+    assert shop.run("apply").code == 0
+    script = shop.machine.folder / "script.sh"
+    text = script.read_text()
+    script.write_text(f'{text}[ "$TOSCA_OPERATION" != grow -o -e "$log.fed" ] || {{ echo no water >&2; exit 7; }}\n')
+    assert shop.run("apply").code == 0
+    done = shop.run("workflow", "run", "shop", "grow")
+    assert done.code == 1
+    assert "step first: one.Care.grow: exit code 7: no water" in done.out
+    assert "shop/one.Care.grow printed last:\n  | no water" in done.out
+    assert "`heat-config-agent log shop/one.Care.grow" in done.out
+    assert shop.states()["one"] == "error"
+    failed = shop.machine.agent("status", "--failed")
+    sentence = "stack shop: the workflow grow has failed: step first: one.Care.grow: exit code 7: no water\n"
+    assert (failed.code, failed.out) == (1, sentence)
+
+    Path(f"{shop.log}.fed").touch()
+    assert shop.run("workflow", "run", "shop", "grow").code == 0
+    assert shop.states()["one"] == "grown"
+    assert shop.machine.agent("status", "--failed").code == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent import __version__
@@ -25,9 +25,9 @@ from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.outbox import Outbox
 from heat_config_agent.sources.file import File, ShellConfig, Stdin
-from heat_config_agent.state import asked, instance, journal, lock
+from heat_config_agent.state import asked, followed, instance, journal, lock
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.pruning import LAST_SLICE, is_full
+from heat_config_agent.state.removal.pruning import LAST_SLICE, is_full
 from heat_config_hooks import files, processes
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
@@ -77,7 +77,8 @@ def main(arguments: Sequence[str]) -> int:
     settings = settings_of(options)
     watched = _watched(settings)
     before = at_first, shortcut.seen(watched)
-    has_folder = any(os.path.isdir(each) for each in options.file)  # noqa: PTH112
+    folders = {str(Path(each).absolute()) for each in options.file if os.path.isdir(each)}  # noqa: PTH112
+    has_folder = bool(folders)
     if has_folder:
         options.file, code = _with_folders(options.file, as_json=options.json)
         if code:
@@ -95,6 +96,8 @@ def main(arguments: Sequence[str]) -> int:
         return apply_template(settings, options, sources[0].content)
     for source in sources:
         source.content = b""  # it may be large, and is no longer needed
+    if folders or settings.state.name == followed.DOCUMENT:
+        documents += _removed(settings, folders, documents)
     if metadata.lacks_ids(documents):
         from heat_config_agent.deployments import edition  # noqa: PLC0415  # Heat's documents have ids
 
@@ -134,6 +137,20 @@ def _with_folders(names: Sequence[str], *, as_json: bool) -> tuple[list[str], in
         except UsageError as error:
             return [], _refused(error, as_json=as_json)
     return found, 0
+
+
+def _removed(settings: Settings, folders: Collection[str], documents: Sequence[Document]) -> list[Document]:
+    """Return an empty document for each file of folders that an earlier run has applied, and that is there no longer.
+
+    So its deployments are known to be gone, as are those that are taken out of a file. For a followed source, that
+    holds for every file of an earlier revision: its state directory has nothing else.
+    """
+    there = {document.source for document in documents}
+    sources = {entry.source for entry in journal.read(settings.state).values() if entry.left_at is None} - there
+    paths = [source.removeprefix("file:") for source in sorted(sources) if source.startswith("file:")]
+    if not followed.is_document(settings.state):
+        paths = [path for path in paths if os.path.dirname(path) in folders and not os.path.lexists(path)]  # noqa: PTH120
+    return [Document(source=f"file:{path}", content=[]) for path in paths]
 
 
 def _refused(error: UsageError, *, as_json: bool) -> int:

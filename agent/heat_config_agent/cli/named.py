@@ -167,6 +167,10 @@ def _none(
 
     titles = {*_titles(own, documents), *(title for title, _, _ in stack_package.deployments(settings))}
     hint = meant(name, sorted(titles)) or f"`{status}` shows all of them"
+    if inner := sorted(title for title in titles if title.startswith(f"{name}/")):
+        kind = "source" if name in documents else "stack"
+        hint = f"name one of it: {', '.join(inner[:_SHOWN])}"
+        return AgentError(f"{name} is a {kind}, and not a deployment", hint=hint)
     source, slash, _ = name.partition("/")
     if slash and source not in documents:
         known = sorted({*documents, *stack_package.names(settings.state)})
@@ -219,12 +223,12 @@ def matching(entries: Mapping[str, Entry], wanted: str) -> list[Entry]:
     return next((matches for matches in _matches(entries, wanted) if matches), [])
 
 
-def _matches(entries: Mapping[str, Entry], wanted: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
+def _matches(entries: Mapping[str, Entry], argument: str) -> tuple[list[Entry], list[Entry], list[Entry], list[Entry]]:
     """Return the deployments with that id, with that name, of that resource, and with an id that begins so."""
     every = list(entries.values())
     return (
-        [entries[wanted]] if wanted in entries else [each for each in every if each.id == wanted],
-        [each for each in every if wanted in (each.name, each.given_name)],
-        [each for each in every if each.title == wanted or each.owner.endswith(f"/{wanted}")],
-        [each for each in every if each.id.startswith(wanted) or each.key.startswith(wanted)],
+        [entries[argument]] if argument in entries else [each for each in every if each.id == argument],
+        [each for each in every if argument in (each.name, each.given_name)],
+        [each for each in every if each.title == argument or each.owner.endswith(f"/{argument}")],
+        [each for each in every if each.id.startswith(argument) or each.key.startswith(argument)],
     )

@@ -13,9 +13,10 @@ from heat_config_agent.cli import pause, state_options, terminal
 from heat_config_agent.cli.progress import Collected
 from heat_config_agent.model.errors import AgentError, ExitCode, LockedError
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import journal, lock, pruning, requests, sweep
+from heat_config_agent.state import journal, lock, requests
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.retention import Part, Removal, bytes_of
+from heat_config_agent.state.removal import pruning, sweep
+from heat_config_agent.state.removal.retention import Part, Removal, bytes_of
 
 _EPILOG = """\
 exit codes:

@@ -1,16 +1,114 @@
-"""Requests about deployments: carried out at once if no agent is running, or else by the agent."""
+"""`heat-config-agent retry` and `forget`: requests about deployments.
+
+They are carried out at once if no agent is running, or else by the agent.
+"""
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Sequence
 
-from heat_config_agent.cli import pause, stack_package, terminal
+from heat_config_agent.cli import named, pause, stack_package, state_options, terminal
 from heat_config_agent.cli.named import Named
-from heat_config_agent.model.entry import Entry
-from heat_config_agent.model.errors import LockedError, StateError
+from heat_config_agent.deployments import cleanup
+from heat_config_agent.model.entry import UNDELIVERED, Entry, State
+from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, StateError
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.state import asked, deployed, followed, health, journal, lock, requests
 from heat_config_agent.state.requests import Wish
+
+
+def add(commands: state_options.Commands) -> None:
+    """Declare the commands."""
+    _add_retry(commands)
+    _add_forget(commands)
+
+
+_WHY = {
+    State.SIGNALLED: "it has been delivered",
+    State.UNASKED: "its deployment names no address for a result",
+}
+
+_HINT = "if the stack still waits, its server has the result: see «Results» in docs/troubleshoot.md"
+
+
+_RETRY = """: Run deployments again, or only send their results again.
+
+A deployment of a followed document runs when the revision is carried out again, which this requests too. One of a stack
+runs in the next action of the stack.
+"""
+
+
+def _add_retry(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(commands, "retry", "run deployments again, or send their results again", _RETRY)
+    state_options.add_ids(parser)
+    parser.add_argument("--signal", action="store_true", help="only send the result again, if it was not delivered")
+    parser.set_defaults(run=retry)
+
+
+def retry(options: argparse.Namespace) -> int:
+    """Request it: the next run whose metadata has the deployment carries it out. One that cannot be holds back all."""
+    settings = state_options.of(options)
+    begun = set() if options.signal else begun_elsewhere(settings, options.ids)
+    chosen = [named.find(settings, each, options.config) for each in options.ids if each not in begun]
+    for each in chosen:
+        _check_retry(settings, each, signal=options.signal)
+    take_over(settings, begun)
+    wish(settings, chosen, Wish.SEND if options.signal else Wish.AGAIN)
+    return ExitCode.OK
+
+
+def _check_retry(settings: Settings, target: named.Named, *, signal: bool) -> None:
+    """Raise AgentError if a deployment cannot be run again, or its result not be sent again."""
+    entry = target.entry
+    if entry.state is State.RUNNING:
+        words = target.title if target.follows or target.stack else entry.id
+        raise AgentError(f"{target.title} is running", hint=f"`{settings.command('log', '-f', words)}` follows it")
+    if signal and target.stack:
+        raise AgentError(f"cannot send the result of {target.title} again: the stack has it")
+    if entry.left_at is not None and not signal and not target.stack and entry.action != cleanup.ACTION:
+        raise AgentError(
+            f"cannot retry {target.title}: the deployment is no longer in the metadata",
+            hint="let the stack update it, or apply a document that has it",
+        )
+    if signal and entry.state not in UNDELIVERED:
+        raise AgentError(
+            f"cannot send the result of {target.title} again: {_WHY.get(entry.state, 'there is none yet')}",
+            hint=_HINT if entry.state is State.SIGNALLED else "",
+        )
+
+
+_FORGET = """: Remove everything that is kept of deployments.
+
+If a deployment is still in the metadata or in the followed document, it counts as new and runs again. One of a stack
+counts as never made: the next action of the stack runs it for CREATE.
+"""
+
+
+def _add_forget(commands: state_options.Commands) -> None:
+    """Declare the command."""
+    parser = state_options.command(commands, "forget", "remove everything that is kept of deployments", _FORGET)
+    state_options.add_ids(parser)
+    parser.set_defaults(run=forget)
+
+
+def forget(options: argparse.Namespace) -> int:
+    """Request it. A deployment that cannot be forgotten holds back all."""
+    settings = state_options.of(options)
+    begun = begun_elsewhere(settings, options.ids)
+    chosen = [named.find(settings, each, options.config) for each in options.ids if each not in begun]
+    for each in chosen:
+        if each.entry.state is State.RUNNING:
+            words = each.title if each.follows or each.stack else each.entry.id
+            raise AgentError(
+                f"{each.title} is running, and cannot be forgotten",
+                hint=f"`{settings.command('log', '-f', words)}` follows it; forget it when it has ended",
+            )
+    take_over(settings, begun)
+    wish(settings, chosen, Wish.FORGET)
+    return ExitCode.OK
+
 
 _WORDS = {Wish.AGAIN: ("retry", "runs"), Wish.SEND: ("delivery", "sends"), Wish.FORGET: ("removal", "removes")}
 """Request → its noun, and the verb for what the agent does."""

@@ -46,7 +46,7 @@ def names(state: Path) -> Sequence[str]:
 def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
     """Return two maps from stacks to sentences: why they have failed, and which command continues an interrupted one.
 
-    A stack has failed if its last action has, or if its records are damaged.
+    A stack has failed if its last action has, or the last run of one of its workflows, or if its records are damaged.
     """
     reasons: dict[str, str] = {}
     unfinished: dict[str, str] = {}
@@ -62,18 +62,21 @@ def troubles(settings: Settings) -> tuple[dict[str, str], dict[str, str]]:
             reasons[name] = sessions.why_failed(settings, name)
         elif sentence := interrupted(settings, stack):
             unfinished[name] = sentence
+        elif stack.workflows:
+            reasons[name] = "; ".join(f"the workflow {each} has failed: {why}" for each, why in stack.workflows)
     return reasons, unfinished
 
 
 def followed_records(settings: Settings, names: Sequence[str] = ()) -> list[Followed]:
     """Return the records of sources that are or were followed, each compared with the machine as it is now."""
-    if not (settings.state / "follow").is_dir():  # most machines follow nothing
+    if not settings.followed and not (settings.state / "follow").is_dir():  # most machines follow nothing
         return []
-    from heat_config_agent.state import followed  # noqa: PLC0415
+    from heat_config_agent.state import followed, health  # noqa: PLC0415
     from heat_config_hooks.values import replace  # noqa: PLC0415
     from heat_config_stack.follow import in_step  # noqa: PLC0415
 
-    records = [each for each in followed.records(settings.state) if not names or each.name in names]
+    told = followed.with_troubles(followed.records(settings.state), health.unrecorded(settings.state))
+    records = [each for each in told if not names or each.name in names]
     return [replace(each, drift=in_step.drift(settings.state, each)) for each in records]
 
 

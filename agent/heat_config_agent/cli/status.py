@@ -6,21 +6,23 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from heat_config_agent.cli import stack_package, state_options, terminal
 from heat_config_agent.deployments import plan, replacement
-from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.model.deployment import CLEANUP
+from heat_config_agent.model.entry import SETTLED, Entry, Removed, State
 from heat_config_agent.model.errors import ExitCode
 from heat_config_agent.model.wording import next_attempt
 from heat_config_agent.runs import run_folder, supervisor
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.settings.schema import TRANSPORTS
 from heat_config_agent.signals.delivery import REPLACED
-from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_agent.state.removal import retention
 from heat_config_hooks import processes
 from heat_config_hooks.values import dataclass
 
@@ -73,13 +75,12 @@ def run(options: argparse.Namespace) -> int:
     settings = state_options.of(options)
     rows = _rows(settings.state)
     if options.unfinished:
-        for row in rows:
-            if (options.all or not row.is_pruned) and (unfinished := _unfinished(row)):
-                terminal.say(terminal.line(unfinished))
+        shown = [row for row in rows if (options.all or not row.is_pruned) and _unfinished(row)]
+        _name(options, shown, [_unfinished(row) for row in shown])
         return ExitCode.OK
     overview = _overview(settings, rows, with_pruned=options.all)
     if options.failed:
-        return _name_failures(overview)
+        return _name_failures(options, overview)
     is_bad = options.check and overview.alarms
     code = ExitCode.FAILED if is_bad else ExitCode.OK
     if options.json:
@@ -102,6 +103,11 @@ class _Row:
     """The state directory whose journal has it."""
     follows: str = ""
     """The name of the followed source; empty if it is of none."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Tell whether it has failed, and is still wanted."""
+        return self.entry.has_failed or (self.entry.failed and self.entry.action == CLEANUP)
 
     @property
     def is_pruned(self) -> bool:
@@ -198,7 +204,7 @@ def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
     skipped = _skipped(state, keys)
     given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
     records = stack_package.followed_records(settings)
-    elsewhere = [record.problem for record in records if record.problem]
+    elsewhere = [_problem_of(settings, record) for record in records if record.problem]
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
     failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *elsewhere]
@@ -224,14 +230,35 @@ def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
     )
 
 
-def _name_failures(overview: _Overview) -> int:
-    """Print a line for each deployment and stack that has failed; return the exit code."""
-    failed = [row for row in overview.rows if row.entry.failed and row.entry.ended is not None]
+def _name_failures(options: argparse.Namespace, overview: _Overview) -> int:
+    """Print a line for each deployment and stack that has failed; return the exit code.
+
+    A deployment that its document no longer has was replaced, or is not wanted any more. A DELETE is still wanted.
+    """
+    superseded = _superseded(overview.rows)
+    failed = [row for row in overview.rows if row.has_failed and row.entry.key not in superseded]
     lines = [f"{row.title}: {details(row.entry, row.state)}" for row in failed]
-    lines += overview.failed_stack_lines
+    _name(options, failed, [*lines, *overview.failed_stack_lines], failed_stacks=overview.failed_stacks)
+    return ExitCode.FAILED if lines or overview.failed_stacks else ExitCode.OK
+
+
+def _name(options: argparse.Namespace, rows: Sequence[_Row], lines: Sequence[str], **more: object) -> None:
+    """Print a line for each of some deployments, or one JSON object with them."""
+    if options.json:
+        terminal.say(json.dumps({"deployments": [row.values() for row in rows], **more}))
+        return
     for line in lines:
         terminal.say(terminal.line(line.replace("\n", "; ")))
-    return ExitCode.FAILED if lines else ExitCode.OK
+
+
+def _superseded(rows: Iterable[_Row]) -> set[str]:
+    """Return the keys of deployments without an id of their own of which a file has another edition by now."""
+    from heat_config_agent.deployments import edition  # noqa: PLC0415  # few commands need it
+
+    by_journal: dict[Path, list[Entry]] = {}
+    for row in rows:
+        by_journal.setdefault(row.state, []).append(row.entry)
+    return {key for entries in by_journal.values() for key in edition.superseded(entries)}
 
 
 def _warn(line: str) -> None:
@@ -467,6 +494,13 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     return problems
 
 
+def _problem_of(settings: Settings, record: followed.Followed) -> str:
+    """Return what is wrong with a followed source, and which command brings the machine in step with it."""
+    if record.state != "out of step":
+        return record.problem
+    return f"{record.problem}: `{settings.command('follow', record.name, '--again')}` carries the revision out again"
+
+
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:
     """Return a sentence about the results that their servers have refused for good, if the metadata has any of them."""
     refused = [row.title for row in rows if row.entry.state is State.REFUSED and row.entry.left_at is None]
@@ -541,7 +575,9 @@ _UNDELIVERED = {
 
 def details(entry: Entry, state: Path) -> str:
     """Return what a deployment is doing or waiting for, or how it ended."""
-    again = f"; will run again {_next(state)}" if entry.again else ""
+    again = f"; will run again {_next(state)}" if entry.again and entry.left_at is None else ""
+    if entry.failed and entry.left_at is not None and entry.action != CLEANUP and entry.state in SETTLED:
+        again = "; its document no longer has it"
     if entry.state is State.ACCEPTED:
         return _waits(entry, state)
     if entry.state is State.RUNNING:

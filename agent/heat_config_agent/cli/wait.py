@@ -14,10 +14,10 @@ from pathlib import Path
 from heat_config_agent.cli import named, stack_package, state_options, status, terminal
 from heat_config_agent.cli.command_line import Option, seconds
 from heat_config_agent.model.entry import Entry, State
-from heat_config_agent.model.errors import ExitCode, StateError, UsageError
+from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.state import agents, followed, health, journal, lock
 from heat_config_agent.state.followed import Followed
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -42,6 +42,9 @@ exit codes:
 
 _INTERVAL = 0.25
 """Seconds between two looks at the state directory."""
+
+_SELDOM = 1.0
+"""Seconds between two looks into the journals of all stacks and followed documents."""
 
 _TIMES = re.compile(r", [^,]* of at most .*")
 """The part of a line that changes with the time, while it waits for the same."""
@@ -85,7 +88,8 @@ def add(commands: state_options.Commands) -> None:
         "id",
         nargs="?",
         metavar="ID",
-        help="a deployment's id, the beginning of its id, its name, or its resource in the template",
+        help="a deployment's id, the beginning of its id, its name, its resource in the template, STACK/RESOURCE, or "
+        "NAME/DEPLOYMENT for one that the source NAME has",
     )
     subject.add_argument("--stack", metavar="NAME", help="wait for the action of a stack on this machine")
     parser.add_argument("--for-action", metavar="ACTION", help="wait for this action, such as CREATE, and no other")
@@ -104,6 +108,7 @@ def run(options: argparse.Namespace) -> int:
         look = _stack(settings, options.stack, action)
     else:
         look = _deployments(*_named(settings.state, options.id or ""), action, settings.followed)
+        look = _elsewhere(look, settings, options) if options.id else look
         if lock.holder(settings.state) is None:
             elsewhere = agents.hint(settings.state, settings.options, os.environ, "wait")
             if elsewhere:
@@ -135,6 +140,35 @@ def _named(state: Path, wanted: str) -> tuple[Path, str]:
     return followed.document(state, source), rest
 
 
+def _elsewhere(look: Callable[[], _View], settings: Settings, options: argparse.Namespace) -> Callable[[], _View]:
+    """Return a function that looks for a deployment in stacks and followed documents too, under all its names."""
+    next_time, last = 0.0, _View(code=ExitCode.NOT_THERE, line="")
+
+    def look_everywhere() -> _View:
+        nonlocal next_time, last
+        view = look()
+        if view.code != ExitCode.NOT_THERE:
+            return view
+        if time.monotonic() >= next_time or last.is_done:
+            last = _found(view, settings, options)
+            next_time = time.monotonic() + _SELDOM  # it takes longer than a look into one journal
+        return last
+
+    return look_everywhere
+
+
+def _found(missing: _View, settings: Settings, options: argparse.Namespace) -> _View:
+    """Return how far the deployment of a stack or a followed document is; `missing` with a reason if there is none."""
+    action = options.for_action or ""
+    try:
+        found = named.find(settings, options.id, options.config, newest=True)
+    except AgentError as error:
+        return replace(missing, line=error.brief) if not action else missing
+    if action and found.entry.action != action:
+        return missing
+    return _view_of_entry(found.entry, found.settings.state, found.title)
+
+
 def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
     """Print the obstacles that have not been said, whenever they are tried next; return those that there are."""
     causes = [obstacle.partition("; next try")[0] for obstacle in obstacles]
@@ -155,7 +189,7 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
     def look() -> _View:
         nonlocal seen, entries
         # Before the journal: what the agent says in its file is already in the journal.
-        stacks = {} if argument else {name: followed.read(state, name) for name in names}
+        stacks = {} if argument or not names else _records(state, names)
         trouble = "" if argument else _trouble_of_agent(state, stacks)
         changed = _last_change(state / journal.FILE)
         if changed != seen:
@@ -169,6 +203,14 @@ def _deployments(state: Path, argument: str, action: str, names: Sequence[str]) 
     return look
 
 
+def _records(state: Path, names: Sequence[str]) -> dict[str, Followed | None]:
+    """Return the record of each followed stack, with the trouble that could not be written into it."""
+    records = {name: followed.read(state, name) for name in names}
+    troubles = {name: text for name, text in health.unrecorded(state).items() if name in records}
+    told = followed.with_troubles(filter(None, records.values()), troubles)
+    return records | {record.name: record for record in told}
+
+
 def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _View:
     """Return how far the newest deployment of that name is."""
     matches = named.matching(entries, name)
@@ -178,11 +220,16 @@ def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _
     names = sorted({each.title for each in matches})
     if len(names) > 1:
         raise UsageError(f"{name!r} is more than one deployment: {', '.join(names)}", hint="give more of the id")
-    entry = max(matches, key=lambda each: each.accepted)
+    return _view_of_entry(max(matches, key=lambda each: each.accepted), state)
+
+
+def _view_of_entry(entry: Entry, state: Path, title: str = "") -> _View:
+    """Return how far a deployment is; `title` is its full name, if that is not the one in its journal."""
+    line = _line(entry, state, title)
     if not _has_ended(entry):
-        return _View(code=ExitCode.TIMED_OUT, line=_line(entry, state), entries=(entry,))
+        return _View(code=ExitCode.TIMED_OUT, line=line, entries=(entry,))
     failed = entry.failed or entry.ended is None  # one that was replaced before it ran has done nothing
-    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=_line(entry, state), entries=(entry,))
+    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=line, entries=(entry,))
 
 
 def _all(entries: Mapping[str, Entry], action: str, trouble: str, refused: list[str], state: Path) -> _View:
@@ -286,9 +333,9 @@ def _lines(entries: list[Entry], state: Path) -> str:
     return "; ".join(_line(entry, state) for entry in entries)
 
 
-def _line(entry: Entry, state: Path) -> str:
+def _line(entry: Entry, state: Path, title: str = "") -> str:
     details = status.details(entry, state).replace("\n", "; ")
-    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
+    name = f"{title or entry.title} ({entry.action})" if entry.action else title or entry.title
     return f"{name}: {status.word(entry, state)}" + (f": {details}" if details else "")
 
 

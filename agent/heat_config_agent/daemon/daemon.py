@@ -23,7 +23,7 @@ from heat_config_agent.engine.queue import REMINDER, Blocked
 from heat_config_agent.model.errors import AgentError, StateError, cause, hindrance
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.sources.poller import Answer
-from heat_config_agent.state.pruning import SLICE
+from heat_config_agent.state.removal.pruning import SLICE
 from heat_config_hooks import processes
 from heat_config_hooks.values import replace
 
@@ -225,9 +225,12 @@ class Daemon:
 
     def _write_status(self, *, ended: bool = False) -> None:
         """Write the health file and tell systemd what is going on, when it has changed and from time to time."""
-        troubles = filter(None, [self._settings_trouble, self._reboot.late])
-        records = self._following.records() if self._following else ()
+        following = self._following
+        troubles = filter(None, [self._settings_trouble, self._reboot.late, following.ended if following else ""])
+        records = following.records() if following else ()
         snapshot = self._agent.snapshot(rebooting=self._reboot.is_under_way, troubles=troubles, followed=records)
+        if following:
+            snapshot = replace(snapshot, unrecorded=dict(following.troubles))
         if self._hindrance is not None:
             blocked = (("", self._hindrance), *snapshot.blocked)
             snapshot = replace(snapshot, blocked=blocked, next_try=max(self._retry_at, 0.0))

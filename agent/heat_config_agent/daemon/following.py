@@ -36,6 +36,14 @@ class Following:
         self._start_at = 0.0
         self._seen: tuple[float, ...] = ()
         self._records: tuple[Followed, ...] = ()
+        self._told = b""
+        """The beginning of a line that the process has not told to its end."""
+        self._is_told = False
+        """True if the process has told something since the records were last read."""
+        self.troubles: dict[str, str] = {}
+        """The troubles of sources that are not in their records, because these cannot be written, for example."""
+        self.ended = ""
+        """A sentence about the process, from its end until its successor has followed a source."""
 
     @property
     def delay(self) -> float:
@@ -50,7 +58,8 @@ class Following:
         if not self._wanted:
             return False
         ended = self._process is None or self._process.poll() is not None
-        return (ended and self.delay == 0) or self._changes() != self._seen
+        self._hear()
+        return (ended and self.delay == 0) or self._is_told or self._changes() != self._seen
 
     def tend(self) -> None:
         """Start the process if it is not running."""
@@ -58,7 +67,8 @@ class Following:
             return
         if self._process is not None and (code := self._process.poll()) is not None:
             self._close()
-            self._warn(f"the process that follows sources has ended (exit code {code}); it is started again")
+            self.ended = f"the process that follows sources has ended (exit code {code}); it is started again"
+            self._warn(self.ended)
             self._start_at = time.monotonic() + _AGAIN_SECONDS
         if self._process is None and time.monotonic() >= self._start_at:
             self._start()
@@ -67,10 +77,12 @@ class Following:
         """Return the records of all stacks that follow sources."""
         if not self._wanted:
             return ()
+        self._hear()
         changes = self._changes()
         if changes != self._seen:
             self._seen, self._records = changes, tuple(followed.records(self._settings.state))
-        return self._records
+        self._is_told = False
+        return tuple(followed.with_troubles(self._records, self.troubles)) if self.troubles else self._records
 
     def hurry(self) -> None:
         """Have every source polled now."""
@@ -81,6 +93,7 @@ class Following:
     def reconfigure(self, settings: Settings) -> None:
         """Follow the sources of other settings from here on."""
         self.end()
+        self.ended = ""
         self._settings, self._wanted, self._start_at = settings, self._is_wanted(), 0.0
         self._seen, self._records = (), ()
 
@@ -96,17 +109,45 @@ class Following:
     def _start(self) -> None:
         words = [sys.executable, "-I", "-c", _PROGRAM, "follow", "--attached", *self._settings.options]
         try:
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, cwd="/", start_new_session=True)
+            self._process = subprocess.Popen(
+                words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, cwd="/", start_new_session=True
+            )
         except OSError as error:
-            self._warn(f"cannot start the process that follows sources: {error.strerror}")
+            self.ended = f"cannot start the process that follows sources: {error.strerror}"
+            self._warn(self.ended)
             self._start_at = time.monotonic() + _AGAIN_SECONDS
+            return
+        if self._process.stdout is not None:
+            os.set_blocking(self._process.stdout.fileno(), False)
+
+    def _hear(self) -> None:
+        """Take in what the process has told."""
+        if self._process is None or self._process.stdout is None:
+            return
+        try:
+            while piece := os.read(self._process.stdout.fileno(), 64 * 1024):
+                self._told += piece
+        except BlockingIOError:
+            pass
+        *lines, self._told = self._told.split(b"\n")
+        for line in lines:
+            if (told := followed.heard(line)) is None:
+                continue
+            name, trouble = told
+            self._is_told, self.ended = True, ""
+            self.troubles.pop(name, None)
+            if trouble:
+                self.troubles[name] = trouble
 
     def _close(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
+        self._told, self.troubles = b"", {}
         if process.stdin is not None:
             process.stdin.close()
+        if process.stdout is not None:
+            process.stdout.close()
         try:
             process.wait(_GONE_SECONDS)
         except subprocess.TimeoutExpired:

@@ -14,7 +14,7 @@ from heat_config_agent.engine.events import Report
 from heat_config_agent.model.deployment import Mistake
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state.pruning import LAST_SLICE
+from heat_config_agent.state.removal.pruning import LAST_SLICE
 from heat_config_hooks.values import dataclass
 
 _REBOOT_DELAY = 1.0

@@ -18,7 +18,7 @@ from heat_config_agent.sources.poller import Condition
 from heat_config_agent.state import health
 from heat_config_agent.state.health import Health
 from heat_config_hooks import files, processes
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, field
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
@@ -79,6 +79,8 @@ class Snapshot:
     """The problems other than those of the sources."""
     followed: tuple[Followed, ...]
     """The records of stacks that follow sources."""
+    unrecorded: Mapping[str, str] = field(default_factory=dict)
+    """See `Health.followed`."""
     metrics_file: str
     """The path of the metrics file; empty for none."""
 
@@ -179,6 +181,7 @@ class StatusWriter:
             skipped=snapshot.skipped,
             sources=tuple({"from": active.describe(key), **vars(condition)} for key, condition in conditions),
             channels=tuple(vars(channel) for channel in snapshot.channels),
+            followed=dict(snapshot.unrecorded),
             troubles=troubles,
         )
 
@@ -251,5 +254,5 @@ class StatusWriter:
             self._counted = version
             entries = snapshot.entries.values()
             self._undelivered = sum(entry.state is State.FINISHED for entry in entries)
-            self._failed = sum(entry.failed and entry.ended is not None and entry.left_at is None for entry in entries)
+            self._failed = sum(entry.has_failed for entry in entries)
         return self._undelivered

@@ -61,6 +61,20 @@ def completed(documents: Iterable[Document], entries: Mapping[str, Entry], key: 
     ]
 
 
+def superseded(entries: Iterable[Entry]) -> set[str]:
+    """Return the keys of editions of which the journal has a newer one of the same name, in whatever file it is."""
+    newest: dict[str, Entry] = {}
+    old: set[str] = set()
+    for entry in sorted(entries, key=lambda each: each.accepted):
+        if not _is_edition(entry, entry.name):
+            continue
+        before = newest.get(entry.name)
+        if before is not None:
+            old.add(before.key)
+        newest[entry.name] = entry
+    return old
+
+
 def _entries(document: Document) -> list[object]:
     content = document.content
     found = content.get("deployments") if isinstance(content, Mapping) else content
@@ -91,13 +105,12 @@ def _completed(document: Document, entries: Mapping[str, Entry], key: bytes, fir
 def _edition(entry: dict[str, object], entries: Mapping[str, Entry], key: bytes) -> dict[str, object]:
     """Return a deployment with its id, and with the input `deploy_action` unless it has one."""
     name = str(entry["name"])
-    begin = "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]).strip("-") or "d"
-    base = f"{begin}-{_digest(entry, key)}"
+    base = f"{_beginning(name)}-{_digest(entry, key)}"
     same = sorted(
         (each for each in entries.values() if each.name == name and not each.key.endswith(CLEANUP_KEY)),
         key=lambda each: each.accepted,
     )
-    editions = [each for each in same if re.fullmatch(rf"{re.escape(begin)}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", each.id)]
+    editions = [each for each in same if _is_edition(each, name)]
     last = editions[-1] if editions else None
     if last is not None and (last.id == base or last.id.startswith(f"{base}-")):
         identity, action = last.id, last.action or "CREATE"
@@ -106,6 +119,16 @@ def _edition(entry: dict[str, object], entries: Mapping[str, Entry], key: bytes)
         number = next(number for number in range(1, len(ids) + 2) if _numbered(base, number) not in ids)
         identity, action = _numbered(base, number), _action(same)
     return {**entry, "id": identity, **_with_action(entry, action)}
+
+
+def _beginning(name: str) -> str:
+    """Return how the ids of the editions of a name begin."""
+    return "".join(sign if sign.isascii() and sign.isalnum() else "-" for sign in name[:_NAME]).strip("-") or "d"
+
+
+def _is_edition(entry: Entry, name: str) -> bool:
+    """Return whether the id of a deployment was made from its name and its content."""
+    return re.fullmatch(rf"{re.escape(_beginning(name))}-[0-9a-f]{{{_DIGITS}}}(-[0-9]+)?", entry.id) is not None
 
 
 def _numbered(base: str, number: int) -> str:

@@ -170,7 +170,7 @@ def is_plain(content: object) -> bool:
             return False
         if entry.get("id") is None:
             name = entry.get("name")
-            if not isinstance(name, str) or name in names:
+            if not isinstance(name, str) or not name or name in names:
                 return False
             names.add(name)
         for field, keys in (("inputs", INPUT_KEYS), ("outputs", OUTPUT_KEYS)):

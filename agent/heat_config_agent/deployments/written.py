@@ -112,18 +112,23 @@ def _way(reading: Reading, path: str) -> Path:
 def _unknown(reading: Reading, value: object) -> Iterator[Mistake]:
     """Yield the mistakes that are mistakes only where a person has written them."""
     if isinstance(value, Mapping) and not _has_deployments(value):
-        for key in value:
-            if hint := meant(str(key), ("deployments",)):
-                yield reading.mistake(f"there is no key {metadata.quoted(str(key))}", (str(key),), hint)
-        return
+        misspelt = [(str(key), hint) for key in value if (hint := meant(str(key), ("deployments",)))]
+        for key, hint in misspelt:
+            yield reading.mistake(f"there is no key {metadata.quoted(key)}", (key,), hint)
+        if misspelt:
+            return
+    parsed = _parsed(value)
+    if not parsed.understood and not reading.mistakes:
+        for mistake in parsed.mistakes:
+            yield reading.mistake(mistake.problem, () if mistake.path == "$" else _way(reading, mistake.path))
     seen: dict[str, str] = {}
-    for deployment in _parsed(value).deployments:
+    for deployment in parsed.deployments:
         if deployment.target.wanted or not deployment.document:
             continue
         way = _way(reading, deployment.where)
         yield from _of_entry(reading, deployment, way)
         name = deployment.document.get("name")
-        if not deployment.id and name in (None, ""):
+        if not deployment.id and (not isinstance(name, str) or not name):
             yield reading.mistake(metadata.NO_IDENTITY, (*way, "id"))
         elif not deployment.id and isinstance(name, str):
             first = seen.setdefault(name, deployment.where)

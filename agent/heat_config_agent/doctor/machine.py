@@ -20,9 +20,10 @@ from heat_config_agent.model.errors import StateError
 from heat_config_agent.runs import run_folder, scopes
 from heat_config_agent.settings import display
 from heat_config_agent.settings.effective import Settings
-from heat_config_agent.state import agents, asked, followed, health, journal, lock, retention
+from heat_config_agent.state import agents, asked, followed, health, journal, lock
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import begun_elsewhere, report_of
+from heat_config_agent.state.removal import retention
 from heat_config_hooks import HOOKS, processes, protocol
 
 ROOM = 100 * 1024 * 1024
@@ -56,7 +57,8 @@ def findings(settings: Settings, mistakes: Sequence[str]) -> Iterator[Finding]:
 
 def check_followed(settings: Settings) -> Iterator[Finding]:
     """Check the stacks that follow sources, as they were at the last poll."""
-    records = {record.name: record for record in followed.records(settings.state)}
+    troubles = health.unrecorded(settings.state) if settings.followed else {}
+    records = {record.name: record for record in followed.with_troubles(followed.records(settings.state), troubles)}
     for name in settings.followed:
         record = records.get(name)
         if record is None:
@@ -321,7 +323,7 @@ def check_agent(
         yield failed(check, error.brief, "run this as root" if os.geteuid() else "check its file system (dmesg)")
         entries = {}.values()
     holder = lock.holder(directory)
-    collector = running_collector()
+    collector = agents.running_collector()
     if collector and (holder is None or holder[1] != lock.DAEMON):
         yield warning(
             check,
@@ -409,20 +411,6 @@ def _running(process: int, report: Mapping[str, object], state: Path) -> Iterato
     troubles = report.get("troubles")
     for trouble in troubles if isinstance(troubles, list) else []:
         yield failed(check, str(trouble))
-
-
-def running_collector() -> int:
-    """Return a process of os-collect-config on this machine, which may be a Python script; 0 if there is none."""
-    for folder in Path("/proc").glob("[1-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            own = (folder / "root").samefile("/")  # not in a container
-        except OSError:
-            continue
-        names = [os.path.basename(word) for word in words if word and not word.startswith(b"-")]  # noqa: PTH119
-        if own and b"os-collect-config" in names[: 2 if names[:1] and names[0].startswith(b"python") else 1]:
-            return int(folder.name)
-    return 0
 
 
 def _existing(path: Path) -> Path:

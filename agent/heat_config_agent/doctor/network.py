@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
+import re
 import socket
 import ssl
 import threading
@@ -185,7 +186,9 @@ def check_login(
         yield failed(check, f"Keystone rejects the login of {credentials.holder}: {reason}", todo)
         return
     except UnreachableError as error:
-        yield failed(check, f"Keystone gives no token: {error}", f"check that auth_url of [{check}] is Keystone's")
+        elsewhere = re.search(r"answers HTTP (?!429|5)|web page|cannot be understood", error.brief)
+        todo = f"check that auth_url of [{check}] is Keystone's" if elsewhere else error.hint or "ask its operator"
+        yield failed(check, f"Keystone gives no token: {error.brief}", todo)
         return
     kind, name = service
     try:

@@ -50,11 +50,11 @@ def check_refused(settings: Settings, documents: Sequence[Document]) -> Iterator
     entries: Mapping[str, Entry] = {}
     with contextlib.suppress(StateError):  # the check of the agent reports it
         entries = journal.read(settings.state)
-    known = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    facts = Known(entries={}, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     new = [
         each for each in metadata.parse_all(documents)[0] if each.key not in entries or not entries[each.key].settled
     ]
-    refused = list(refusals(new, known, policy))
+    refused = list(refusals(new, facts, policy))
     for each in refused[:_MOST]:
         yield warning(
             "policy",

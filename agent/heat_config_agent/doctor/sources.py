@@ -213,7 +213,7 @@ def _make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[
     if name == "zaqar":
         return _Queue(values, reach)
     if name == "heat_local":
-        from heat_config_agent.sources.heat_local import HeatLocal  # noqa: PLC0415  # only what is used is loaded
+        from heat_config_agent.sources.cloud.heat_local import HeatLocal  # noqa: PLC0415  # only what is used is loaded
 
         return HeatLocal(values, reach, tighten=False)
     return sources.make(name, values, reach, ring)

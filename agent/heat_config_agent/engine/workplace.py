@@ -18,7 +18,7 @@ from heat_config_agent.signals.delivery import Delivery, Outgoing
 from heat_config_agent.state.attempts import Attempts
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
-from heat_config_agent.state.pruning import Pruning
+from heat_config_agent.state.removal.pruning import Pruning
 from heat_config_hooks.values import dataclass
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

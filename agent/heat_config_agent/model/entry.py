@@ -157,6 +157,11 @@ class Entry:
         return Result(values=self.values, failed=self.failed, reason=self.reason)
 
     @property
+    def has_failed(self) -> bool:
+        """True if its run has failed, and its document still asks for it."""
+        return self.failed and self.ended is not None and self.left_at is None
+
+    @property
     def settled(self) -> bool:
         """True if nothing more is done."""
         return self.state in SETTLED

@@ -197,11 +197,11 @@ def recorded(directory: Path, run: Run) -> str:
     """Return what the supervisor recorded: the exit code, `UNSTARTED`, or nothing.
 
     After a reboot, an exit code counts only if the supervisor had flushed everything before it: else files of the run
-    may be lost.
+    may be lost. The end of a container loses no files.
     """
     line, newline, _ = _status(directory, run)[:_CODE].partition(b"\n")
     text, _, flushed = line.decode("ascii", "replace").partition(" ")
-    if text.isdecimal() and flushed != FLUSHED and (flushed or run.boot != processes.boot_id()):
+    if text.isdecimal() and flushed != FLUSHED and (flushed or not processes.same_kernel(run.boot)):
         return ""
     return text if newline and (text.isdecimal() or text == UNSTARTED) else ""
 

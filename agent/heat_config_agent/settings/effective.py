@@ -295,7 +295,7 @@ def _complete(
     searched = [*hooks]
     if own_hooks := _path(environ, "HEAT_CONFIG_HOOKS"):
         searched.append(own_hooks)
-    searched += [*map(Path, merged.words("hooks_dir")), *HOOK_DIRECTORIES]
+    searched += [*map(Path, merged.words("hooks_dir")), *(each for each in HOOK_DIRECTORIES if not _is_closed(each))]
     _check(merged, mistakes)
     return replace(
         merged,
@@ -387,6 +387,19 @@ def _variables(settings: Settings, mistakes: list[str] | None) -> dict[str, str]
             continue
         variables[name] = value
     return variables
+
+
+def _is_closed(folder: Path) -> bool:
+    """Return whether a folder that no one has named is for other users, as root's is where root runs an agent too."""
+    if not os.geteuid():
+        return False
+    try:
+        os.stat(folder)  # noqa: PTH116  # in every command
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return not os.access(folder, os.R_OK | os.X_OK, effective_ids=True)
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:

@@ -22,31 +22,31 @@ def make(name: str, values: Mapping[str, object], reach: Reach, ring: Callable[[
     """
     match name:
         case "heat":
-            from heat_config_agent.sources.heat import Heat  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.heat import Heat  # noqa: PLC0415
 
             return Heat(values, reach)
         case "cfn":
-            from heat_config_agent.sources.cfn import Cfn  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.cfn import Cfn  # noqa: PLC0415
 
             return Cfn(values, reach)
         case "request":
-            from heat_config_agent.sources.request import Request  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.request import Request  # noqa: PLC0415
 
             return Request(values, reach)
         case "zaqar":
-            from heat_config_agent.sources.zaqar import Zaqar  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.zaqar import Zaqar  # noqa: PLC0415
 
             return Zaqar(values, reach, ring=ring)
         case "heat_local":
-            from heat_config_agent.sources.heat_local import HeatLocal  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.heat_local import HeatLocal  # noqa: PLC0415
 
             return HeatLocal(values, reach)
         case "ec2":
-            from heat_config_agent.sources.ec2 import Ec2  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.ec2 import Ec2  # noqa: PLC0415
 
             return Ec2(values, reach)
         case "config_drive":
-            from heat_config_agent.sources.config_drive import ConfigDrive  # noqa: PLC0415
+            from heat_config_agent.sources.cloud.config_drive import ConfigDrive  # noqa: PLC0415
 
             return ConfigDrive(values, reach)
         case "local":

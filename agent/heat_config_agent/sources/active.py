@@ -214,7 +214,7 @@ class Steering:
         if name == "file" and not self.settings.section("file")["path"]:
             return False
         if name == "ec2" and not selection:
-            from heat_config_agent.sources.ec2 import is_likely  # noqa: PLC0415  # only if this source may be used
+            from heat_config_agent.sources.cloud.ec2 import is_likely  # noqa: PLC0415  # only if this source may be used
 
             return is_likely()
         return not selection or (isinstance(selection, tuple) and name in selection)

@@ -35,7 +35,8 @@ def files_of(name: str) -> Sequence[str]:
     templates = [path for path in values if _is_template(values[path], languages[path])]
     documents = [path for path in texts if path not in templates]
     if any(languages[path] == kinds.TOSCA for path in templates) and len(texts) == len(templates):
-        return [name]  # its reader says which of several templates is its entry
+        is_plain = len(templates) == 1 and not _is_entry(values[templates[0]])
+        return templates if is_plain else [name]  # its reader says which of several templates is its entry
     if archives and not texts:
         return _only(name, archives, "archives")
     if len(templates) == 1 and not documents:
@@ -91,6 +92,12 @@ def _value(path: str) -> object:
 def _is_template(value: object, language: str) -> bool:
     """Return whether a file with a template's version is one; a document may have a template in a config."""
     return bool(language) and (value is None or metadata.is_template(value))
+
+
+def _is_entry(value: object) -> bool:
+    """Return whether a TOSCA template has a name of its own, which makes it the entry of an archive."""
+    more = value.get("metadata") if isinstance(value, dict) else None
+    return any(isinstance(each, dict) and "template_name" in each for each in (value, more))
 
 
 def _of_other_kind(path: str) -> Mistake | None:

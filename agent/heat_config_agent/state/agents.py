@@ -40,8 +40,9 @@ class Agent:
 
 
 def hint(state: Path, options: Sequence[str], environ: Mapping[str, str], command: str) -> str:
-    """Return a sentence about the agent that was probably meant; empty if there is none, or if the place was named.
+    """Return a sentence about the agent that was probably meant, or about os-collect-config if it works instead.
 
+    It is empty if there is neither, or if the place was named.
     `state` is the state directory of the command, and `options` are those that name it.
     """
     if options or str(state) != usual_state(environ):
@@ -54,7 +55,26 @@ def hint(state: Path, options: Sequence[str], environ: Mapping[str, str], comman
         meant = sorted((each for each in every if each.user == "root"), key=lambda each: each.state != SYSTEM_STATE)
         if not meant and os.path.lexists(SYSTEM_STATE):
             meant = [Agent("root", SYSTEM_STATE)]
+    if meant and (meant[0].process or not own):
+        return meant[0].sentence(command)
+    if collector := running_collector():
+        plan = f"`{_PROGRAM} migrate --plan` shows how the agent takes over"
+        return f"os-collect-config (process {collector}) works on this machine in its place: {plan}"
     return meant[0].sentence(command) if meant else ""
+
+
+def running_collector() -> int:
+    """Return a process of os-collect-config on this machine, which may be a Python script; 0 if there is none."""
+    for folder in Path("/proc").glob("[1-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            own = (folder / "root").samefile("/")  # not in a container
+        except OSError:
+            continue
+        names = [os.path.basename(word) for word in words if word and not word.startswith(b"-")]  # noqa: PTH119
+        if own and b"os-collect-config" in names[: 2 if names[:1] and names[0].startswith(b"python") else 1]:
+            return int(folder.name)
+    return 0
 
 
 def user_name(number: int) -> str:

@@ -10,14 +10,22 @@ from pathlib import Path
 
 from heat_config_agent.model.errors import StateError
 from heat_config_hooks import files
-from heat_config_hooks.values import dataclass
+from heat_config_hooks.values import dataclass, replace
+
+TYPE_CHECKING = False  # as `typing` has it, which takes long to load
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
 
 FOLDER = "follow"
 FILE = "record.json"
-_DOCUMENT, _AGAIN = "document", "again"
+DOCUMENT, _AGAIN = "document", "again"
 """Names in the folder of a source: the state directory of its document, and the request to carry it out again."""
 
 _LARGEST = 1024 * 1024
+
+_LONGEST_TALE = 300
+"""The most characters of a trouble that is told to the daemon: the whole line has to fit into a pipe's atomic write."""
 
 _LATEST = 1e11
 """The latest time that a record may have, in seconds since the epoch."""
@@ -118,7 +126,12 @@ def folder(state: Path, name: str) -> Path:
 
 def document(state: Path, name: str) -> Path:
     """Return the state directory in which the document of a source is carried out."""
-    return folder(state, name) / _DOCUMENT
+    return folder(state, name) / DOCUMENT
+
+
+def is_document(state: Path) -> bool:
+    """Return whether a state directory is that of the document of a source."""
+    return state.name == DOCUMENT and state.parent.parent.name == FOLDER
 
 
 def documents(state: Path) -> list[tuple[str, Path]]:
@@ -193,6 +206,28 @@ def names(state: Path) -> list[str]:
 def records(state: Path) -> list[Followed]:
     """Return the records of all stacks that follow a source, by name."""
     return [record for name in names(state) if (record := read(state, name)) is not None]
+
+
+def tale(name: str, trouble: str) -> bytes:
+    """Return the line by which the process that follows sources tells a trouble; it is written in one piece."""
+    return json.dumps([name, trouble[:_LONGEST_TALE]]).encode() + b"\n"
+
+
+def heard(line: bytes) -> tuple[str, str] | None:
+    """Return the name of a source and its trouble; None for a line of another form."""
+    try:
+        name, trouble = json.loads(line)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return (name, trouble) if isinstance(name, str) and isinstance(trouble, str) else None
+
+
+def with_troubles(records: Iterable[Followed], troubles: Mapping[str, str]) -> list[Followed]:
+    """Return records with the troubles that could not be written into them; also of sources without a record."""
+    known = {record.name: record for record in records}
+    for name, trouble in troubles.items():
+        known[name] = replace(known.get(name) or Followed(name=name), trouble=trouble)
+    return [known[name] for name in sorted(known)]
 
 
 def values(record: Followed) -> dict[str, object]:

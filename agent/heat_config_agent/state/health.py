@@ -14,6 +14,7 @@ from pathlib import Path
 
 from heat_config_agent import __version__
 from heat_config_agent.model.entry import Entry, Removed, State
+from heat_config_agent.state import lock
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import dataclass, field
 
@@ -73,6 +74,8 @@ class Health:
     channels: tuple[Mapping[str, object], ...] = ()
     """For each channel to those outside (the settings `console` and `report_url`): `name`, `waiting`, `lost` and
     `trouble`."""
+    followed: Mapping[str, str] = field(default_factory=dict)
+    """For each followed source with one: the trouble that cannot be in its record."""
     troubles: tuple[str, ...] = ()
     """Everything else that is wrong."""
 
@@ -192,6 +195,18 @@ def is_from(report: Mapping[str, object], process: int) -> bool:
     """Return whether a report was written by the living process with this id, and not by an earlier one."""
     author = report.get("process"), report.get("boot"), report.get("ticks")
     return author == (process, processes.boot_id(), processes.ticks(process))
+
+
+def unrecorded(state: Path) -> dict[str, str]:
+    """Return the trouble of each source whose record cannot be written, as the running daemon knows it."""
+    holder = lock.holder(state)
+    if holder is None or holder[1] != lock.DAEMON:
+        return {}
+    report = read(state, holder[0])
+    troubles = report.get("followed")
+    if not is_from(report, holder[0]) or not isinstance(troubles, dict):
+        return {}
+    return {name: trouble for name, trouble in troubles.items() if isinstance(trouble, str)}
 
 
 def metrics(health: Health, entries: Iterable[Entry], followed: Iterable[Followed] = ()) -> str:

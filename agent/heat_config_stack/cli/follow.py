@@ -19,9 +19,9 @@ from heat_config_agent.model.errors import AgentError, ExitCode, LockedError, Us
 from heat_config_agent.settings import effective
 from heat_config_agent.settings.effective import Settings
 from heat_config_agent.signals.notices.journal import reader_of as journal_of
-from heat_config_agent.state import followed, lock
+from heat_config_agent.state import followed, lock, requests
 from heat_config_agent.state.followed import Followed, short
-from heat_config_stack.follow.follower import Follower, abandon, abandoned
+from heat_config_stack.follow.follower import Follower, abandon, abandoned, failed_deployments
 
 _COMPARED = 200
 """Characters by which a note is known as a problem's: a record keeps no more than the beginning of a long problem."""
@@ -81,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
 def _daemon_goes_on(settings: Settings, names: Sequence[str]) -> bool:
     """Request that revisions are carried out again; return whether a daemon does it."""
     for name in names:
+        for failed in failed_deployments(settings.state, name):
+            requests.ask(followed.document(settings.state, name), failed.key, requests.Wish.AGAIN)
         followed.ask_again(settings.state, name)
     process = pause.wake(settings.state)
     if process:
@@ -161,25 +163,36 @@ def _clear(settings: Settings) -> None:
 
 def _follow(settings: Settings, name: str, hurry: threading.Event) -> None:
     """Follow one source without end. A stack with a failure is tried again."""
-    problem = ""
+    problem: str | None = None
     while True:
         try:
             with _held(settings, name, functools.partial(_note, stack=name)) as follower:
                 while True:
                     follower.step()
-                    problem = ""
+                    if problem != "":
+                        problem = ""
+                        _tell(name, problem)
                     hurry.wait(follower.interval)
                     hurry.clear()
         except AgentError as error:
             if str(error) != problem:
                 problem = str(error)
                 _note(f"{name}: {problem}", name)
+                _tell(name, problem)
             hurry.wait(10)
             hurry.clear()
         except Exception as error:  # noqa: BLE001  # a defect of one source's follower ends nothing
+            problem = f"a defect of the agent: {type(error).__name__}"
             terminal.defect(error)
+            _tell(name, problem)
             hurry.wait(10)
             hurry.clear()
+
+
+def _tell(name: str, trouble: str) -> None:
+    """Tell the daemon a trouble that cannot be in the record of a source, or that there is none."""
+    with contextlib.suppress(OSError):  # the daemon has ended
+        os.write(1, followed.tale(name, trouble))
 
 
 def _show(settings: Settings, names: Sequence[str], *, as_json: bool) -> int:

@@ -94,12 +94,12 @@ def _show(policy: Policy, refused: list[tuple[str, str, str]], unknown: int) -> 
 def _refused(settings: Settings, policy: Policy) -> tuple[list[tuple[str, str, str]], int]:
     """Return the name, action and refusal of what would be refused, and the number of deployments without a config."""
     entries = journal.read(settings.state)
-    known = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
+    facts = Known(entries=entries, tools=Tools(settings.hooks).installed(), now=time.time(), defaults=settings.defaults)
     present = {entry.key: state_options.deployment(settings, entry) for entry in entries.values() if _is_here(entry)}
     sources = {entry.source for entry in entries.values()}
     cleanups = cleanup.due([], sources, entries, time.time()).left
     kept = [each for each in present.values() if each is not None and entries[each.key].document]
-    found = refusals((*kept, *cleanups), known, policy, _held(settings) if policy.signers is not None else {})
+    found = refusals((*kept, *cleanups), facts, policy, _held(settings) if policy.signers is not None else {})
     refused = [(each.name, each.action or "-", each.sentence) for each in found]
     return [*refused, *_of_stacks(settings, policy)], len(present) - len(kept)
 

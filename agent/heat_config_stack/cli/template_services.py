@@ -134,11 +134,17 @@ def show(checked: Checked, *, alone: bool) -> None:
     terminal.say(f"{name} is valid: {', '.join(parts)}")
     if alone and service.inputs:
         rows = [("INPUT", "TYPE", "DEFAULT", "DESCRIPTION")]
-        for input_, of in service.inputs.items():
+        for input_, definition in service.inputs.items():
             secret = is_secret(Input(name=input_, value=None, hidden=False))
-            default = "-" if of.default is None else _HIDDEN if secret else json.dumps(of.default, ensure_ascii=False)
-            description = " ".join(str(of.get("description", "")).split())
-            rows.append((input_, str(of.get("type", "")), terminal.shortened(default, 40), description))
+            default = (
+                "-"
+                if definition.default is None
+                else _HIDDEN
+                if secret
+                else json.dumps(definition.default, ensure_ascii=False)
+            )
+            description = " ".join(str(definition.get("description", "")).split())
+            rows.append((input_, str(definition.get("type", "")), terminal.shortened(default, 40), description))
         header, *lines = terminal.table(rows)
         terminal.say(f"\n{terminal.styled(header, 'quiet')}")
         for line in lines:

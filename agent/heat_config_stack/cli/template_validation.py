@@ -133,11 +133,13 @@ def _written(value: Any) -> str:
 
 
 def _values(checked: Checked) -> dict[str, Any]:
-    """Return the outcome as JSON; if there is no mistake, with the keys of Heat's own validation."""
+    """Return the outcome as JSON, as that of a service; if there is no mistake, with the keys of Heat's own too."""
     values: dict[str, Any] = {
+        "file": checked.source.template.name,
         "valid": not checked.mistakes,
         "mistakes": _mistakes(checked.mistakes, checked.conceal),
         "warnings": _mistakes(checked.warnings, checked.conceal),
+        "open": [],  # only a service can have points that a machine decides
     }
     if checked.definition is not None and not checked.mistakes:
         values |= _as_heat(checked.definition)

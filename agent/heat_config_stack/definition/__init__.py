@@ -352,6 +352,8 @@ class Definition:
     """The actions of triggers, as `POLICY.TRIGGER`: people start them, as nothing watches for their events."""
     largest: int = limits.MOST_RESOURCES
     """The maximum of resources."""
+    conditional: frozenset[str] = frozenset()
+    """The names of the resources that a condition may remove."""
     secrets: tuple[Json, ...] = ()
     """Values that are never shown, next to those of secret parameters: of sensitive properties of a service."""
 

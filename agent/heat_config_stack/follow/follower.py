@@ -24,6 +24,7 @@ from heat_config_agent.diagnostics.mistakes import Invalid
 from heat_config_agent.masking import MASK
 from heat_config_agent.masking.names import url as without_secrets
 from heat_config_agent.model.deployment import Document
+from heat_config_agent.model.entry import Entry
 from heat_config_agent.model.errors import AgentError, ExitCode, StateError, UsageError
 from heat_config_agent.model.signed import SUFFIX
 from heat_config_agent.runs.artifacts import trees
@@ -32,7 +33,7 @@ from heat_config_agent.state import asked, followed, journal, lock
 from heat_config_agent.state.followed import Followed, short
 from heat_config_hooks import files, processes
 from heat_config_hooks.values import replace
-from heat_config_stack.follow import demand, in_step
+from heat_config_stack.follow import demand, in_step, outcome
 from heat_config_stack.follow.origin import Origin
 from heat_config_stack.follow.outcome import reason_of
 from heat_config_stack.follow.sources import Source, source
@@ -227,12 +228,12 @@ class Follower:
     def _file(self) -> Path:
         """Return the template or document in the tree in force. Raises UsageError."""
         tree = self._folder / _CURRENT
-        wanted = self._text("path")
+        setting = self._text("path")
         names = [each.name for each in tree.iterdir()]
         names = [name for name in names if not name.endswith(SUFFIX) or name.removesuffix(SUFFIX) not in names]
-        if not wanted and len(names) != 1:
+        if not setting and len(names) != 1:
             raise UsageError("the source has several files", hint="path names the template or document in it")
-        return self._inside(wanted or names[0])
+        return self._inside(setting or names[0])
 
     def _inside(self, name: str) -> Path:
         """Return the path of a file in the tree in force. Raises UsageError."""
@@ -245,14 +246,17 @@ class Follower:
             raise UsageError(f"the revision has no {name}", hint="path and environments name files in it")
         return path
 
+    def _config(self) -> Sequence[str]:
+        """Return the option that names the settings for another command; empty if none was given."""
+        options = self._settings.options
+        return options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
+
     def _words_of(self, path: Path) -> tuple[list[str], bool]:
         """Return the command that carries out the tree in force, and whether it is a document."""
-        options = self._settings.options
-        config = options[options.index("--config") : options.index("--config") + 2] if "--config" in options else ()
         signature = demand.option(self._folder / _CURRENT)
         if not signature:
             demand.require_beside(path)
-        config = (*config, *signature)
+        config = (*self._config(), *signature)
         if self._has_document(path):
             return command(
                 "apply", *config, "--state-dir", str(followed.document(self._settings.state, self._name)), str(path)
@@ -329,13 +333,15 @@ class Follower:
         boot = processes.boot_id() if code == ExitCode.REBOOT else ""
         self._record = replace(self._record, reboot=boot)
         if code in (ExitCode.OK, ExitCode.UNDELIVERED):
-            self._conclude(revision, "")
+            earlier = self._failures() if self._record.document else ""  # they are not run again by themselves
+            self._conclude(revision, earlier, failed=bool(earlier))
         elif code in (ExitCode.FAILED, ExitCode.USAGE) and not self._is_transient(code):
+            failed = self._has_begun(code)
             self._conclude(
                 revision,
-                reason_of(printed) or f"exit code {code}",
+                (self._failures() if failed else "") or reason_of(printed) or f"exit code {code}",
                 again=code == ExitCode.USAGE,
-                failed=self._has_begun(code),
+                failed=failed,
             )
         elif boot:
             self._trouble(f"revision {short(revision)} waits for a reboot of the machine")
@@ -354,6 +360,15 @@ class Follower:
         if self._record.document or code != ExitCode.FAILED:
             return code == ExitCode.FAILED
         return self._attempt()[0] != self._record.attempt
+
+    def _failures(self) -> str:
+        """Return which parts of the document or the stack have failed, and why, in the words of their tools."""
+        state = self._settings.state
+        if self._record.document:
+            return outcome.failures(failed_deployments(state, self._name))
+        words = command("agent", "status", "--json", *self._config(), "--state-dir", str(state))
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False, cwd="/")
+        return outcome.reason_of_stack(done.stdout, self._name)
 
     def _has_stack(self) -> bool:
         from heat_config_stack.records import listing  # noqa: PLC0415  # slow to load, and only for a new revision
@@ -395,9 +410,7 @@ class Follower:
             return True
         attempt, status = self._attempt()
         if not self._record.document and attempt != self._record.attempt and status == "FAILED":
-            self._conclude(
-                revision, "it has failed; `heat-config-agent stack show` has the reason", key=key, failed=True
-            )
+            self._conclude(revision, self._failures() or "its stack has failed", key=key, failed=True)
             return False
         if key != self._key(revision) or not (self._folder / _TREES / _folder_name(revision)).is_dir():
             self._record = replace(self._record, begun="")  # the settings have changed: it is a new revision
@@ -415,11 +428,11 @@ class Follower:
         `failed` is True if it was begun, and False if it was refused before anything began.
         """
         at = time.time() + AGAIN_SECONDS if again else 0.0
-        known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
+        is_known = (self._record.refused, self._record.reason) == (revision, reason[:_SHOWN])
         self._record = replace(self._record, begun="", trouble="", concluded=key or self._key(revision), again=at)
         if reason:
             self._record = replace(self._record, refused=revision, reason=reason[:_SHOWN], failed=failed)
-        if reason and not known:
+        if reason and not is_known:
             word = "has failed" if failed else "is refused"
             self._note(f"{self._name}: revision {short(revision)} {word}: {reason[:_SHOWN]}")
         elif not reason:
@@ -452,6 +465,12 @@ class Follower:
 
 def _folder_name(revision: str) -> str:
     return re.sub(r"[^0-9a-zA-Z]", "-", revision)
+
+
+def failed_deployments(state: Path, name: str) -> list[Entry]:
+    """Return the deployments of the document of a source that have failed, oldest first."""
+    entries = journal.read(followed.document(state, name)).values()
+    return sorted((each for each in entries if each.has_failed), key=lambda entry: entry.accepted)
 
 
 def _kind(path: Path) -> str:
@@ -518,7 +537,8 @@ def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -
     Raises AgentError if the stack cannot be deleted.
     """
     state = settings.state
-    if record.delete and not record.document:
+    is_deleted = record.delete and not record.document
+    if is_deleted:
         words = command("agent", "stack", "delete", "--yes", "--state-dir", str(state), record.name)
         done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, cwd="/")
         if done.returncode != 0 and "there is no stack" not in done.stderr:
@@ -527,4 +547,4 @@ def abandon(settings: Settings, record: Followed, note: Callable[[str], None]) -
         shutil.rmtree(followed.folder(state, record.name))
     except OSError as error:
         raise StateError(f"cannot remove {error.filename}: {error.strerror}") from error
-    note(f"{record.name}: is followed no longer{'; the stack was deleted' if record.delete else ''}")
+    note(f"{record.name}: is followed no longer{'; the stack was deleted' if is_deleted else ''}")

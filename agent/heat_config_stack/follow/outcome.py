@@ -1,8 +1,15 @@
-"""The outcome of a revision, from what the command that carried it out has printed."""
+"""The outcome of a revision: from what the command that carried it out has printed, and from what it has left."""
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Sequence
+
+from heat_config_agent.model.entry import Entry
+
+_NAMED = 3
+"""The number of failed deployments that are named."""
 
 
 def reason_of(printed: str) -> str:
@@ -15,3 +22,18 @@ def reason_of(printed: str) -> str:
     if ended is not None:
         return lines[min(ended + 1, len(lines) - 1)]
     return lines[-1] if lines else ""
+
+
+def failures(failed: Sequence[Entry]) -> str:
+    """Return which deployments of a document have failed, and why; empty if none has."""
+    named = "; ".join(f"{each.title}: {each.reason or 'it has failed'}" for each in failed[:_NAMED])
+    return named + (f" and {len(failed) - _NAMED} more" if len(failed) > _NAMED else "")
+
+
+def reason_of_stack(status: bytes, name: str) -> str:
+    """Return why a stack has failed, out of what `status --json` has printed; empty if that does not say."""
+    try:
+        reason = json.loads(status)["failed_stacks"][name]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(reason)

@@ -124,6 +124,9 @@ def definition(template: Template, circumstances: Circumstances) -> tuple[Defini
         circumstances.source,
         tuple(report.warnings),
         template.text.place,
+        conditional=frozenset(
+            name for name, raw in template.section("resources").items() if isinstance(raw, dict) and "condition" in raw
+        ),
     )
     conceal = result.conceal
     result = replace(result, warnings=tuple(warning.concealed(conceal.text) for warning in result.warnings))

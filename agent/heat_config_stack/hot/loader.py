@@ -96,14 +96,14 @@ def _examined(
         source.to_json(),
         known=known,
     )
-    made, more = definition(root, circumstances)
-    conceal = made.conceal
+    root_definition, more = definition(root, circumstances)
+    conceal = root_definition.conceal
     mistakes = [mistake.concealed(conceal.text) for mistake in (*mistakes, *merged.mistakes, *choice.mistakes, *more)]
     warnings = [
         warning.concealed(conceal.text)
-        for warning in capabilities_once((*merged.warnings, *choice.warnings, *made.warnings))
+        for warning in capabilities_once((*merged.warnings, *choice.warnings, *root_definition.warnings))
     ]
-    return made, ordered(mistakes), ordered(warnings)
+    return root_definition, ordered(mistakes), ordered(warnings)
 
 
 class _Templates:

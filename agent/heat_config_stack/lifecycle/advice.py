@@ -35,13 +35,13 @@ def warnings(definition: Definition, types: Types, tools: Collection[str]) -> li
 
     `tools` are those that are installed.
     """
-    found = [warning.concealed(definition.conceal.text) for warning in _of_resources(definition, types, tools)]
+    result = [warning.concealed(definition.conceal.text) for warning in _of_resources(definition, types, tools)]
     for child in validation.children(definition, types):
         made = child.definition
         for warning in (*made.warnings, *_of_resources(made, types, tools)):
             hidden = warning.concealed(made.conceal.text).concealed(definition.conceal.text).under(*child.path)
-            found.append(replace(hidden, place=hidden.place or child.place))
-    return found
+            result.append(replace(hidden, place=hidden.place or child.place))
+    return result
 
 
 def once(mistakes: Iterable[Mistake]) -> list[Mistake]:

@@ -11,7 +11,17 @@ from collections.abc import Mapping
 from heat_config_agent.model.positions import Json
 from heat_config_hooks.reply import status_code
 from heat_config_stack.lifecycle.live import Stack, World
-from heat_config_stack.records.records import COMPLETE, FAILED, IN_PROGRESS, ConfigRecord, DeploymentRecord
+from heat_config_stack.records.records import (
+    CHECK,
+    COMPLETE,
+    FAILED,
+    IN_PROGRESS,
+    RESUME,
+    SNAPSHOT,
+    SUSPEND,
+    ConfigRecord,
+    DeploymentRecord,
+)
 from heat_config_stack.records.store import Memory
 
 NO_SIGNAL = "NO_SIGNAL"
@@ -36,6 +46,9 @@ _WHERE["ZAQAR_SIGNAL"] = (
     *_WHERE["HEAT_SIGNAL"],
     ("deploy_queue_id", "ID of queue to use for signaling output values"),
 )
+
+_TURNS = (SUSPEND, RESUME, CHECK, SNAPSHOT)
+"""The actions of a stack in which its definition stays."""
 
 LOCAL = "-"
 """The address for results, where Heat has a URL: results go to the stack. It is too short to be masked in results."""
@@ -176,5 +189,7 @@ def _took_part(store: Memory, resource: str) -> bool:
         stack = store.stacks.get(record.stack)
         if stack is None or record.status != FAILED or record.passed != stack.attempt:
             return False
+        if stack.action in _TURNS and record.action != stack.action:
+            return False  # it was refused, because it had failed before
         resource = stack.owner
     return True

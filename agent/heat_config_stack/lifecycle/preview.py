@@ -18,6 +18,8 @@ from heat_config_stack.resource.snippet import differ
 ADDED, REMOVED, UPDATED, REPLACED, UNCHANGED = "added", "removed", "updated", "replaced", "unchanged"
 LEFT_OUT = "left out"
 """The effect on a resource that is for another server than this machine."""
+TEMPORARY = "temporary"
+"""The effect on a member that a group has only during a rolling update."""
 AGAIN = "again"
 """The effect on a resource whose definition is unchanged, and whose last action has not succeeded."""
 
@@ -28,6 +30,14 @@ class DefinesChild(Protocol):
 
     def child_definition(self, identity: Identity) -> Definition:
         """Return the definition of the child, from the current properties."""
+
+
+@runtime_checkable
+class RollsMembers(Protocol):
+    """A group whose members are updated in batches."""
+
+    def temporary(self, former: Resource) -> list[str]:
+        """Return the names of the members that an update of a group to this one has only while it goes on."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +90,16 @@ def _inner(former: Resource, new: Resource) -> tuple[Change, ...]:
         return ()
     try:
         new.take_data(former)
-        return tuple(changes(child, new.child_definition(child.defined.identity)))
+        effects = changes(child, new.child_definition(child.defined.identity))
+        return (*_temporary(former, new), *effects)
     except Exception:  # noqa: BLE001  # a value that is known later, or a mistake
         return ()
+
+
+def _temporary(former: Resource, new: DefinesChild) -> Iterator[Change]:
+    """Yield the members that a group has only during the update."""
+    if isinstance(new, RollsMembers):
+        yield from (Change(name, "", TEMPORARY) for name in new.temporary(former))
 
 
 def _frozen(new: Resource) -> Mapping[str, Json] | None:
@@ -107,5 +124,5 @@ def _effect(resource: Resource, new: Resource) -> str:
         return REPLACED
     except (HeatException, Unresolved):
         return UPDATED
-    is_open = resource.status != COMPLETE or resource.always_update()
+    is_open = resource.status != COMPLETE or resource.always_update() or resource.sleeps()
     return UPDATED if changed else AGAIN if is_open and resource.child is None else UNCHANGED

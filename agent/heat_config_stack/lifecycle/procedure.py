@@ -256,9 +256,10 @@ class Run:
                 yield from actions.create(resource)
             except ResourceFailure as failure:
                 self.record.current = ""
-                if self.record.name == DEPLOY:
-                    nodes.choose(stack, nodes.of_operation(stack, delivery.keeper) or delivery.keeper, nodes.ERROR)
-                return f"{delivery.name}: {failure.text}"
+                nodes.choose(stack, _node(stack, delivery), nodes.ERROR)
+                return f"{delivery.name}: {self._why(record) or failure.text}"
+        if self.record.name not in (DEPLOY, UNDEPLOY):
+            nodes.forget(stack, _node(stack, delivery), nodes.ERROR)
         keeper = stack.resources.get(delivery.keeper)
         for outputs in (record.data.get(nodes.OUTPUTS) or {}).values():  # it is one operation
             if keeper is not None:
@@ -271,6 +272,16 @@ class Run:
         self.record.current = ""
         _drop(stack, record)
         return ""
+
+    def _why(self, record: ResourceRecord) -> str:
+        """Return why an operation has failed, in the words of its script; empty if no script has failed."""
+        found = self.stack.world.store.deployments.get(record.physical or "")
+        is_reason = found is not None and found.status == FAILED
+        return self.stack.conceal.text(deployments.why(found)) if found is not None and is_reason else ""
+
+
+def _node(stack: Stack, delivery: Delivery) -> str:
+    return nodes.of_operation(stack, delivery.keeper) or delivery.keeper
 
 
 def _drop(stack: Stack, record: ResourceRecord) -> None:

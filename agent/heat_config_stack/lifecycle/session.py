@@ -19,7 +19,7 @@ from heat_config_agent.model.errors import AgentError, StateError, UsageError, b
 from heat_config_agent.model.positions import Json
 from heat_config_hooks import processes
 from heat_config_stack.definition import Definition, Identity, Loader
-from heat_config_stack.definition.procedures import UNDEPLOY
+from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
 from heat_config_stack.lifecycle import procedure, traversal, validation
 from heat_config_stack.lifecycle.live import Servers, Stack, World
 from heat_config_stack.records import exception, records
@@ -178,17 +178,13 @@ class Session:
         if self._goes_back(definition):
             return self.go_on()
         self._finish_procedure(root)
-        if self.interrupted and root.record.action != UPDATE:
+        if self.interrupted and not self._is_corrected(root, definition, rollback=rollback):
             self.go_on()
         if self.interrupted and root.record.source == definition.source:
             return self.go_on()
         if root.is_gone and definition.procedures:  # one of them creates the operations
             return self.create(definition, rollback=rollback)
-        if root.record.action == records.SUSPEND:
-            hint = "resume it first" + (
-                "; the update is possible even if that fails" if root.record.status == FAILED else ""
-            )
-            raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
+        refuse_suspended(root)
         if root.defined and (changed := root.defined.immutable_changes(definition)):
             problem = str(exception.ImmutableParameterModified(*changed))
             raise Invalid([definition.mistake(problem, ("parameters", changed[0]))], definition.conceal)
@@ -198,6 +194,16 @@ class Session:
         record.source_before, record.source, record.rollback = record.source, definition.source, rollback
         traversal.converge(root, UPDATE, definition)
         return self._run()
+
+    def _is_corrected(self, root: Stack, definition: Definition, *, rollback: bool) -> bool:
+        """Return whether an update takes the place of the interrupted action: nothing more begins for that one.
+
+        A creation with a procedure, or to which the update may have to return, is finished first.
+        """
+        if root.record.action != CREATE or root.record.source == definition.source:
+            return root.record.action == UPDATE
+        procedures = root.defined.procedures if root.defined else {}
+        return not rollback and DEPLOY not in {*procedures, *definition.procedures}
 
     def preview(self, definition: Definition) -> list[Change]:
         """Return the effects of an update. Raises `Invalid`."""
@@ -248,8 +254,17 @@ class Session:
         return self._turn(records.RESUME)
 
     def check(self) -> Stack:
-        """Check the stack."""
+        """Check the stack. Raises UsageError if it is suspended."""
+        self._refuse_asleep()
         return self._turn(records.CHECK)
+
+    def _refuse_asleep(self) -> None:
+        """Raise UsageError if a stack is suspended whose deployments would not be known to be suspended any more."""
+        root = self.root
+        if root is None or root.record.action != records.SUSPEND or self.interrupted:
+            return
+        if any(each.sleeps() for each in root.resources.values()):
+            raise UsageError(f"the stack {root.name} is suspended", hint="resume it first")
 
     def signal(self, resource: str, details: Json) -> None:
         """Signal a resource: `NAME`, or `GROUP/MEMBER` for one of a child stack. Raises UsageError."""
@@ -350,6 +365,7 @@ class Session:
     def snapshot(self, name: str) -> SnapshotRecord:
         """Take a snapshot of the stack. An interrupted snapshot is completed instead. Raises AgentError."""
         self._check_usable()
+        self._refuse_asleep()
         root = self._there()
         if self.interrupted:
             begun = [
@@ -379,6 +395,7 @@ class Session:
     def restore(self, name: str) -> Stack:
         """Restore the stack to a snapshot. Raises AgentError, `Invalid`."""
         self._check_usable()
+        self._refuse_asleep()
         root = self._there()
         snapshot = find_snapshot(self.store, name)
         if self.interrupted:
@@ -591,6 +608,15 @@ class Session:
         """Return whether an interrupted rollback followed a failed attempt of the same definition."""
         record = self._there().record
         return self.interrupted and record.action == ROLLBACK and record.source_before == definition.source
+
+
+def refuse_suspended(root: Stack) -> None:
+    """Raise UsageError if a stack is suspended, which no update changes."""
+    if root.record.action == records.SUSPEND and root.record.status != IN_PROGRESS:
+        hint = "resume it first" + (
+            "; the update is possible even if that fails" if root.record.status == FAILED else ""
+        )
+        raise UsageError("Updating a stack when it is suspended is not supported.", hint=hint)
 
 
 def find_snapshot(store: Memory, name: str) -> SnapshotRecord:

@@ -48,6 +48,16 @@ class Node(NamedTuple):
     """True if it is the second visit: delete the resource if the stack no longer has it."""
 
 
+class _Inside(NamedTuple):
+    """A resource of a child stack that the update of that stack removes."""
+
+    outer: Resource
+    """The resource with the child stack."""
+    path: tuple[str, ...]
+    """The names that lead to it in the child stack."""
+    inner: Resource
+
+
 def key(stack: Stack) -> tuple[str, str]:
     """Return the key that is woken when the traversal of a stack ends."""
     return ("stack", stack.id)
@@ -244,10 +254,11 @@ class _Convergence(Traversal):
         self._in_turn = stack.in_turn
         if widened is not None:
             self._plan(widened)
+        self._inside = self._leaving_inside()
         self._plan_removals()
         self._plan_batches()
         self._positions = {Node(of, True): len(self._before) - at for at, of in enumerate(self._before)}
-        self._positions[_REMOVED] = 0
+        self._positions |= dict.fromkeys((_REMOVED, *(Node(of, True) for of in self._inside)), 0)
         self._positions |= {Node(of, False): at - len(self._names) for at, of in enumerate(self._names)}
 
     def position(self, node: Node) -> int:
@@ -312,14 +323,43 @@ class _Convergence(Traversal):
                     self.graph.add(Node(other, True), Node(id_, True))
             if former.replaces in self._before and former.replaces not in first:
                 self.graph.add(Node(former.replaces, True), Node(id_, True))
-        if not first:
+        if not first and not self._inside:
             return
-        self.graph.add(_REMOVED, *(Node(of, True) for of in first))
+        self.graph.add(_REMOVED, *(Node(of, True) for of in (*first, *self._inside)))
+        self._order_inside(first)
         for of, dependents in first.items():
             self.graph.add(Node(of, True), *(Node(other, True) for other in dependents))
         for name, of in self._current.items():
             if self.stack.as_defined(name).may_run:
                 self.graph.add(Node(of, False), _REMOVED)
+
+    def _leaving_inside(self) -> dict[str, _Inside]:
+        """Return the resources that child stacks will remove, by id: what is new may take over their place, too.
+
+        There are none if nothing new may run outside of the child stack that removes them.
+        """
+        if self._definition is None:
+            return {}
+        there = self.stack.resources.values()
+        outer = [each for each in there if each.child is not None and not type(each).__module__.startswith(PLUGINS)]
+        if not outer or not (outer[1:] or any(each.may_run and each.action == INIT for each in there)):
+            return {}
+        return {
+            inner.record.id: _Inside(each, path, inner)
+            for each in outer
+            for path, inner in each.leaving(self.stack.definition)
+        }
+
+    def _order_inside(self, first: Iterable[str]) -> None:
+        """Order the removals inside of child stacks: what depended on another resource goes before that."""
+        for of, each in self._inside.items():
+            outer = each.outer.record
+            before = [other for other, user in self._inside.items() if of in user.inner.record.requires]
+            before += [other for other in first if outer.id in self._before[other].requires]
+            self.graph.add(Node(of, True), *(Node(other, True) for other in before))
+            for other in first:
+                if other in outer.requires:
+                    self.graph.add(Node(other, True), Node(of, True))
 
     def _removed_first(self) -> dict[str, set[str]]:
         """Return the resources that are removed before anything runs: what is new may have their place on the machine.
@@ -454,13 +494,27 @@ class _Convergence(Traversal):
 
     def _remove(self, node: Node) -> Task:
         """Delete a resource if the stack no longer has it."""
+        if node.id in self._inside:
+            yield from self._removed_inside(self._inside[node.id])
+            return
         record = self._before[node.id]
         yield from self._paused(node, record)
         working = self.stack.resources.get(record.name)
         if working is None or working.record is not record:
+            record.passed = self.stack.record.attempt
             yield from actions.delete(self.stack.resource(record))
         elif self._definition is None or record.name not in self._definition.resources:
+            record.passed = self.stack.record.attempt
             yield from actions.delete(working)
+
+    def _removed_inside(self, inside: _Inside) -> Task:
+        """Delete a resource of a child stack, before that is updated."""
+        try:
+            yield from actions.delete(inside.inner)
+        except ResourceFailure as failure:
+            names = (inside.outer.name, *inside.path[:-1])
+            outer = [word for name in names for word in ("resources", name)]
+            raise ResourceFailure(failure.kind, [*outer, *failure.path], failure.text) from failure
 
     def _ended(self) -> None:
         record = self.stack.record

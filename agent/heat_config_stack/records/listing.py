@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from heat_config_agent.diagnostics.names import is_stack_name, rule
 from heat_config_agent.model.errors import StateError, UsageError
-from heat_config_stack.records.records import StackRecord
+from heat_config_stack.definition.procedures import DEPLOY, UNDEPLOY
+from heat_config_stack.records.records import FAILED, StackRecord
 from heat_config_stack.records.store import FILE, Store
 
 FOLDER = "stacks"
@@ -45,6 +46,8 @@ class Kept(NamedTuple):
     """The problem with the records; empty if there is none."""
     blank: bool = False
     """True if nothing has been done yet, so that the stack counts as not existing."""
+    workflows: tuple[tuple[str, str], ...] = ()
+    """The workflows whose last run has failed, each with the reason."""
 
 
 def kept(state: Path, name: str) -> Kept | None:
@@ -56,4 +59,6 @@ def kept(state: Path, name: str) -> Kept | None:
         return Kept(name, None, str(error))
     if store.root is None and not store.damage:
         return None if not store.blank else Kept(name, None, warnings[0], blank=True)
-    return Kept(name, store.root, store.damage or "; ".join(warnings))
+    failed = ((each.name, each.reason) for each in store.procedures.values() if each.status == FAILED)
+    workflows = tuple(sorted(each for each in failed if each[0] not in (DEPLOY, UNDEPLOY)))
+    return Kept(name, store.root, store.damage or "; ".join(warnings), workflows=workflows)

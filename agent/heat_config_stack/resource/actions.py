@@ -98,12 +98,17 @@ def adopt(resource: Resource, data: Mapping[str, Json] | None) -> Acting:
 
 
 def adopt_failed(resource: Resource, data: Mapping[str, Json] | None) -> ResourceFailure | None:
-    """Take over that the last action of an adopted resource had failed, or was interrupted; return the failure."""
+    """Take over that an adopted resource is suspended, or that its last action failed; return the failure."""
     action, status = (data or {}).get("action"), (data or {}).get("status")
-    if not resource.has_run() or resource.child is not None or status in (None, COMPLETE):
+    if not resource.has_run() or resource.child is not None or status is None:
+        return None
+    if action == records.SUSPEND and status == COMPLETE:
+        _set(resource, records.SUSPEND, COMPLETE, "it was suspended when it was adopted")
+    if status == COMPLETE:
         return None
     error = _failure(resource, exception.Error(f"it was adopted after its {action} had not succeeded"))
-    _set(resource, action if action in (CREATE, DELETE) else UPDATE, FAILED, str(error))
+    again = {records.SUSPEND: records.RESUME, records.RESUME: records.RESUME, CREATE: CREATE, DELETE: DELETE}
+    _set(resource, again.get(str(action), UPDATE), FAILED, str(error))
     return error
 
 
@@ -117,11 +122,16 @@ def snapshot(resource: Resource) -> Acting:
 
 
 def _refuse_failed(resource: Resource, action: str) -> None:
-    """Raise ResourceFailure if a resource that runs something has failed: it keeps its state, and is done again."""
-    if resource.status != FAILED or not resource.has_run() or resource.child is not None:
+    """Raise ResourceFailure if a resource that runs something has failed, or is suspended.
+
+    It keeps its state: the next update does it again, or resumes it.
+    """
+    if not resource.has_run() or resource.child is not None or not (resource.status == FAILED or resource.sleeps()):
         return
     reason = resource.record.reason
     problem = f"{resource.action} has failed: {reason.partition(f'resources.{resource.name}: ')[2] or reason}"
+    if resource.status != FAILED:
+        problem = "it is suspended"
     error = _failure(resource, exception.Error(problem))
     resource.stack.happened([resource.name], action, FAILED, str(error), record=resource.record)
     raise error
@@ -174,15 +184,29 @@ def update(resource: Resource, after: Resource, needs: Iterable[str] = ()) -> Ac
         _restrict(resource, "replace", restricted)
         _make_room(resource)
         raise UpdateReplace(resource.name)
+    is_resumed = resource.sleeps() and resource.child is None
+    if is_resumed:
+        yield from _resumed(resource, frozen)
+        necessary = needs_update(resource, after, changed=changed)
     if necessary and resource.definition.external_id is None:
         if restricted:
             _restrict_change(resource, after, frozen, restricted)
         resource.record.requires = sorted({*resource.record.requires, *needs})
         yield from _updated(resource, after, frozen, restricted)
-    else:
+    elif not is_resumed:
         resource.stack.leave_unchanged(resource.name)
     _store_definition(resource, after, frozen)
     resource.define(thaw(resource.name, frozen))
+
+
+def _resumed(resource: Resource, frozen: dict[str, Json]) -> Acting:
+    """Resume a resource in an update, by its new definition: that of a RESUME that always fails may be corrected."""
+    former = resource.definition
+    resource.define(thaw(resource.name, frozen))
+    try:
+        yield from _turned(resource, records.RESUME, able=True)
+    finally:
+        resource.define(former)
 
 
 def _store_definition(resource: Resource, after: Resource, frozen: dict[str, Json]) -> None:
@@ -203,7 +227,7 @@ def needs_update(resource: Resource, after: Resource, *, changed: bool) -> bool 
     broken = resource.status == IN_PROGRESS and not resource.again_after_interruption
     if gone or failed or broken or type(resource) is not type(after) or resource.needs_replace(after.properties):
         return None
-    return changed or resource.status != COMPLETE or resource.always_update()
+    return changed or resource.status != COMPLETE or resource.always_update() or resource.sleeps()
 
 
 def _updated(resource: Resource, after: Resource, frozen: dict[str, Json], restricted: frozenset[str]) -> Acting:

@@ -512,6 +512,17 @@ class Resource(ClientUser):
         """Return whether its actions may have changed this machine, so that its replacement comes after its DELETE."""
         return False
 
+    def leaving(self, definition: Definition) -> list[tuple[tuple[str, ...], Resource]]:
+        """Return the resources of the child stack that an update of the stack to a definition surely removes.
+
+        Only those that have run something on this machine, with their paths in the child stack.
+        """
+        return []
+
+    def sleeps(self) -> bool:
+        """Return whether something on this machine is suspended, also if its RESUME has failed."""
+        return False
+
     def left_out(self) -> str:
         """Return why the last action was not carried out, although it counts as complete; empty if it was."""
         return ""

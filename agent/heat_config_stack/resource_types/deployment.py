@@ -238,6 +238,11 @@ class SoftwareDeployment(Resource):
         """Return whether anything has been delivered to this machine."""
         return self.resource_id is not None and self._left != "CREATE"
 
+    def sleeps(self) -> bool:
+        """Return whether SUSPEND has been carried out, or has begun, and RESUME has not succeeded since."""
+        resumes = self.action == records.RESUME and self.status != COMPLETE
+        return self.has_run() and (self.action == records.SUSPEND or resumes)
+
     def action_of_update(self) -> str:
         """Return CREATE until that has succeeded, and after DELETE has begun; else UPDATE."""
         record = self.record

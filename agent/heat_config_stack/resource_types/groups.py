@@ -10,7 +10,7 @@ from heat_config_agent.model.positions import Json
 from heat_config_stack.definition import Later, ResourceDefinition, limits
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records import exception
-from heat_config_stack.records.records import CREATE, ResourceRecord
+from heat_config_stack.records.records import CREATE, UPDATE, ResourceRecord
 from heat_config_stack.resource import attributes
 from heat_config_stack.resource.attributes import Schema as Attribute
 from heat_config_stack.resource.constraints import AllowedValues, Length, Range
@@ -96,6 +96,18 @@ class ResourceGroup(Group):
     def is_rolled(self) -> bool:
         """Return whether an update changes the members, and not only their number."""
         return "resource_def" in self.changes
+
+    def temporary(self, former: Resource) -> list[str]:
+        """Return the names of the members that an update of a group to this one has only while it goes on."""
+        child = former.child
+        if not isinstance(former, ResourceGroup) or not isinstance(child, Stack):
+            return []
+        same = former.properties["resource_def"] == self.properties["resource_def"]
+        self.changes = () if same else ("resource_def",)
+        rules = self.rules_here(UPDATE, has_run=former.has_run())
+        there = {*self._records(child), *(each.name for each in self.members(self.properties))}
+        batches = self.batches(child, rules) if rules else []
+        return [name for each in batches for name in each.made if name not in there]
 
     def names(self, number: int) -> list[str]:
         """Return the names of a number of members."""

@@ -145,7 +145,7 @@ class Group(StackResource):
 
     def prepare(self, action: str, child: Stack) -> None:
         """Store the batches in which the members are created or updated: after an interruption, they stay the same."""
-        rules = self.rules(action)
+        rules = self.rules_here(action, has_run=self.has_run())
         batches = rolling.to_json(self.batches(child, rules)) if rules else []
         if batches or ROLLING in self.data():
             self.data_set(ROLLING, {"attempt": self.record.attempt, "batches": batches})
@@ -158,6 +158,26 @@ class Group(StackResource):
             return None
         rules = given[name]
         return rolling.Policy(rules["max_batch_size"], float(rules["pause_time"]), rules.get("min_in_service") or 0)
+
+    def rules_here(self, action: str, *, has_run: bool) -> rolling.Policy | None:
+        """Return the rules as they are on one machine; `has_run` is True if members have run something on it.
+
+        Members that are alike have the same place on the machine: the DELETE of one that exists only during the update
+        would undo what the others have set up. So the group gets none for that time.
+        """
+        rules = self.rules(action)
+        return rules._replace(in_service=0) if rules and has_run and self._are_alike() else rules
+
+    def _are_alike(self) -> bool:
+        """Return whether two members differ in nothing but their names."""
+        first, second = (
+            (each.type, each.properties, each.metadata) for each in self.named(self.properties, ("0", "1"))
+        )
+        return first == second
+
+    def temporary(self, former: Resource) -> list[str]:
+        """Return the names of the members that an update of a group to this one has only while it goes on."""
+        return []
 
     def is_rolled(self) -> bool:
         """Return whether an update changes the members, and not only their number."""

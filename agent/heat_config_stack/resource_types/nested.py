@@ -44,6 +44,11 @@ class StackResource(Resource):
         """Return the name of the child in the paths of mistakes."""
         return f"{self.name}<nested_stack>"
 
+    def sleeps(self) -> bool:
+        """Return whether something in the child stack is suspended."""
+        child = self.child
+        return child is not None and any(each.sleeps() for each in child.resources.values())
+
     @property
     def child(self) -> Stack | None:
         """Return the child stack; None before it exists."""
@@ -292,6 +297,27 @@ class TemplateResource(StackResource):
         given = {name: known[name] for name in known.data if name in known.schema}
         given = {name: value for name, value in given.items() if value is not None and not any(requires(value))}
         return self.stack.environment.nested(self.name, self.mapped_type(), identity, given, known=False)
+
+    def leaving(self, definition: Definition) -> list[tuple[tuple[str, ...], Resource]]:
+        """Return the resources that the template no longer has, whatever the values of its parameters will be."""
+        child = self.child
+        if child is None or child.defined is None:
+            return []
+        try:
+            after = validation.unmade(definition, self.stack.world.types).as_defined(self.name)
+            template = after.child_to_validate(child.identity) if isinstance(after, TemplateResource) else None
+        except Exception:  # noqa: BLE001  # a mistake, which the update reports
+            template = None
+        if template is None:
+            return []
+        gone: list[tuple[tuple[str, ...], Resource]] = []
+        for record in child.records():
+            inner = child.resource(record)
+            if record.name in template.resources:
+                gone += (((record.name, *path), each) for path, each in inner.leaving(template))
+            elif record.name not in template.conditional and inner.has_run():
+                gone.append(((record.name,), inner))
+        return gone
 
     def _given(self) -> dict[str, Json]:
         named = [name for name in self.properties.data if name in self.properties.schema]

@@ -182,12 +182,12 @@ class Operation(SoftwareDeployment):
     ) -> str:
         """Run the operation again if something that counts has changed; one that failed is tried again in place."""
         self.define(json_snippet.definition)
-        made = self.record.data.get(_MADE, False)
+        is_made = self.record.data.get(_MADE, False)
         changed = prop_diff.keys() & (
             _COMPARED - {"config", "input_values", "server"} if self._only_triggered else _COMPARED
         )
-        if not made or self._left or self.record.data.get(_OPEN) or changed or self._asked_for_more():
-            return self._act("UPDATE" if made else "CREATE")
+        if not is_made or self._left or self.record.data.get(_OPEN) or changed or self._asked_for_more():
+            return self._act("UPDATE" if is_made else "CREATE")
         return ""
 
     def _content(self, config: ConfigRecord) -> object:

@@ -179,7 +179,7 @@ class AutoScalingGroup(Group):
     def prepare(self, action: str, child: Stack) -> None:
         """Choose the members, and store the batches in which they are updated."""
         super().prepare(action, child)
-        if action == CREATE or not self.rules(action):
+        if action == CREATE or not self.rules_here(action, has_run=self.has_run()):
             self._choose_names()
 
     def batches(self, child: Stack, rules: rolling.Policy) -> list[rolling.Batch]:

@@ -306,6 +306,13 @@ class CloudServer(Placeholder):
         """True if the scripts of the user data were carried out."""
         return self._deployment is not None
 
+    @property
+    def changed_user_data(self) -> bool:
+        """True if the scripts of the user data are others than those that were carried out."""
+        deployment = self._deployment
+        config = self.stack.world.store.configs.get(deployment.config) if deployment is not None else None
+        return config is not None and config.config != self.user_data().config
+
     def _told(self) -> dict[str, Json]:
         return {
             "deploy_server_id": self.resource_id,

@@ -10,6 +10,7 @@ from bench import peers
 from bench.scenario import LackingError
 
 
+@pytest.mark.slow
 def test_failed_installation_is_reported_as_missing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Without a package index the sentence says where it was to be installed and why it was not; no half is kept."""
     monkeypatch.setattr(peers, "FOLDER", tmp_path / "peers")

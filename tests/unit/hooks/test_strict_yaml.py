@@ -108,6 +108,7 @@ def test_no_text_is_nested_more_deeply_than_is_seen(line: str) -> None:
         strict_yaml.loads("\n".join([line] * 5000))
 
 
+@pytest.mark.slow
 def test_many_short_lists_do_not_count_as_nesting() -> None:
     """Many short lists and maps are not nested deeply, and are read in one pass."""
     text = "\n".join(f"k{number}: {{a: [1, {{b: 2}}]}}" for number in range(5000))

@@ -133,13 +133,13 @@ def test_values_are_made_the_same(ours: Any, theirs: Any) -> None:
     clock = (time.time, time.monotonic, processes.since_boot)
     clocks = {each.name for each in values.fields(ours) if each.default_factory in clock}
     for words, named in given:
-        made = []
+        results = []
         for kind in (ours, theirs):
             found = outcome(lambda kind=kind: vars(kind(*words, **named)))  # type: ignore[misc]  # noqa: B023
             if isinstance(found, dict):
                 found = [(name, "now" if name in clocks - named.keys() else shown(found[name])) for name in found]
-            made.append(found)
-        assert made[0] == made[1], (words, named)
+            results.append(found)
+        assert results[0] == results[1], (words, named)
 
 
 @both

@@ -27,7 +27,7 @@ from heat_config_stack.cli.stack.live_view import Earlier, View, view_of
 from heat_config_stack.definition import Definition, Identity
 from heat_config_stack.lifecycle import advice
 from heat_config_stack.lifecycle.live import Stack
-from heat_config_stack.lifecycle.session import Session
+from heat_config_stack.lifecycle.session import Session, refuse_suspended
 from heat_config_stack.records import listing
 from heat_config_stack.records.records import COMPLETE, CREATE, DELETE, FAILED, INIT, RESUME, ROLLBACK, SUSPEND, new_id
 from heat_config_stack.resource.types import Types
@@ -46,10 +46,13 @@ def with_mistakes(command: Command) -> Command:
         try:
             return command(options)
         except Invalid as invalid:
-            from heat_config_agent.cli.mistakes import mistake_line  # noqa: PLC0415  # only after mistakes
+            from heat_config_agent.cli.mistakes import mistake_line, mistake_values  # noqa: PLC0415  # only after mistakes
 
             for each in invalid.mistakes:
                 terminal.say(mistake_line(each), error=True)
+            if getattr(options, "json", False):
+                mistakes = [mistake_values(each) for each in invalid.mistakes]
+                terminal.say(json.dumps({"mistakes": mistakes, "exit_code": int(ExitCode.USAGE)}))
             return ExitCode.USAGE
 
     return run
@@ -275,6 +278,8 @@ def _planned(settings: Settings, options: argparse.Namespace, definition: Defini
     """Print what a definition would do with a stack, or with a new one."""
     from heat_config_stack.cli.stack import plan  # noqa: PLC0415  # only for plans
 
+    if stack is not None:
+        refuse_suspended(stack)
     server: str = getattr(options, "server", None) or ""
     _check_server(settings, server, definition, stack)
     return plan.show(settings, definition, stack, as_json=options.json, server=server)
@@ -332,6 +337,10 @@ def _warn_of_user_data(root: Stack, view: View) -> None:
                 continue
             name = "/".join((*stack.path, server.name))
             content = server.user_data()
+            if server.changed_user_data:
+                again = f"`heat-config-agent retry {root.name}/{name}` and another apply with --user-data"
+                why = f"the user_data of {name} has changed since it was carried out, once for each server"
+                view.warn(f"{why}: {again} carry it out again")
             if server.ran_user_data or not content.scripts:
                 others = ", ".join(content.others)
                 if others:
@@ -378,15 +387,19 @@ def _why(settings: Settings, root: Stack) -> list[str]:
         path = deployments.path_of(store, failed.id)
         runs.append((path, str(failed.outputs.get("deploy_stderr") or ""), f"{root.name}/{path}"))
     for path, stderr, name in runs:
-        printed = conceal.text(stderr).rstrip().splitlines()
-        shown = [f"  | {terminal.line(line)}" for line in printed[-_STDERR_LINES:]]
-        lines += [f"{terminal.line(f'{root.name}/{path}')} printed last:", *shown] if shown else []
-        lines.append(f"`{terminal.line(settings.command('log', name))}` shows all of its output")
+        lines += last_words(settings, f"{root.name}/{path}", conceal.text(stderr), name)
     lines += _way_out(settings, root)
     return [
         terminal.clipped(line, room) if room and line.startswith("  |") else terminal.wrapped(line, 2, room)
         for line in lines
     ]
+
+
+def last_words(settings: Settings, title: str, stderr: str, name: str) -> list[str]:
+    """Return the last lines of what a run has printed, and the command that shows all of it by a name."""
+    shown = [f"  | {terminal.line(line)}" for line in stderr.rstrip().splitlines()[-_STDERR_LINES:]]
+    printed = [f"{terminal.line(title)} printed last:", *shown] if shown else []
+    return [*printed, f"`{terminal.line(settings.command('log', name))}` shows all of its output"]
 
 
 def _way_out(settings: Settings, root: Stack) -> list[str]:
@@ -395,16 +408,17 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
         force = settings.command("stack", "delete", "--force", root.name)
         return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
     if root.record.action == ROLLBACK and root.record.status == FAILED:
-        word = "delete" if root.defined is None else "update"
+        words = ("delete",) if root.defined is None else ("update", "--existing")
         again, force = (
-            terminal.line(settings.command("stack", *words, root.name)) for words in ((word,), ("delete", "--force"))
+            terminal.line(settings.command("stack", *each, root.name)) for each in (words, ("delete", "--force"))
         )
         return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
     if root.record.action not in (SUSPEND, RESUME):
         return []
-    resume, update = (terminal.line(settings.command("stack", word, root.name)) for word in ("resume", "update"))
+    resume = terminal.line(settings.command("stack", "resume", root.name))
+    update = terminal.line(settings.command("stack", "update", "--existing", root.name))
     first = f"`{resume}` and then " if root.record.action == SUSPEND else ""
-    return [f"if its template has to be fixed, {first}`{update}` with the new template repairs the stack"]
+    return [f"{first}`{update}` resumes what is suspended; name a `--template` with it if that has to be fixed"]
 
 
 def new_definition(options: argparse.Namespace, name: str, types: Types) -> Definition:

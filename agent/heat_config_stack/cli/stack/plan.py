@@ -20,7 +20,8 @@ from heat_config_stack.definition import Definition
 from heat_config_stack.lifecycle import preview, validation
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.lifecycle.preview import REPLACED, UPDATED, Change
-from heat_config_stack.records.records import CREATE, DELETE
+from heat_config_stack.records.records import CREATE, DELETE, RESUME
+from heat_config_stack.resource.resource import Resource
 from heat_config_stack.resource_types.deployment import SoftwareDeployment
 from heat_config_stack.resource_types.members import Group
 
@@ -118,13 +119,25 @@ def _runs(change: Change, path: str, new: Mapping[str, tuple[str, ...]]) -> Iter
     if effect in (preview.REMOVED, preview.REPLACED) and change.former is not None:
         former = forecast.former_actions(change.former, path)
         yield from (DELETE for _, each in former if each.has_run() and each.runs(DELETE))
-    if effect in (preview.ADDED, preview.REPLACED):
+    if effect in (preview.ADDED, preview.REPLACED, preview.TEMPORARY):
         yield from (CREATE for of, actions in new.items() if _is_at(of, path) and CREATE in actions)
     if effect in (preview.UPDATED, preview.AGAIN) and isinstance(change.former, SoftwareDeployment):
-        yield from (change.action for _ in range(change.action in new.get(path, (change.action,))))
+        actions = [RESUME] if change.former.sleeps() else []
+        if effect == preview.UPDATED or not actions:
+            actions.append(change.action)
+        yield from (action for action in actions if action in new.get(path, actions))
     for each in change.inner if effect == preview.UPDATED else ():
         foreseen = _with_member(new, path, each.name) if isinstance(change.former, Group) else new
         yield from (_named(each.name, run) for run in _runs(each, f"{path}/{each.name}", foreseen))
+    for each in change.inner:
+        if each.effect == preview.TEMPORARY and change.former is not None and _is_undone(change.former, path, new):
+            yield _named(each.name, DELETE)
+
+
+def _is_undone(group: Resource, path: str, new: Mapping[str, tuple[str, ...]]) -> bool:
+    """Return whether the members of a group run something for DELETE, by what is foreseen or by those that exist."""
+    foreseen = any(_is_at(of, path) and DELETE in actions for of, actions in new.items())
+    return foreseen or any(each.runs(DELETE) for _, each in forecast.former_actions(group, path))
 
 
 def _with_member(new: Mapping[str, tuple[str, ...]], group: str, name: str) -> Mapping[str, tuple[str, ...]]:

@@ -12,11 +12,12 @@ from heat_config_agent.cli import state_options, terminal
 from heat_config_agent.masking.redaction import is_secret
 from heat_config_agent.model.deployment import Input
 from heat_config_agent.model.errors import ExitCode, UsageError
+from heat_config_agent.settings.effective import Settings
 from heat_config_stack.cli.stack import operations, sessions
 from heat_config_stack.cli.stack.live_view import view_of
 from heat_config_stack.cli.stack.values import moment
 from heat_config_stack.definition.procedures import ProcedureInput
-from heat_config_stack.lifecycle import nodes, procedure
+from heat_config_stack.lifecycle import deployments, nodes, procedure
 from heat_config_stack.lifecycle.live import Stack
 from heat_config_stack.records.records import COMPLETE, FAILED, ProcedureRecord
 
@@ -115,6 +116,7 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
         stack = session.root
         assert stack is not None  # noqa: S101  # it has carried something out
         reason, states = stack.conceal.text(record.reason), nodes.states(stack)
+        lines = _last_words(settings, stack, record) if record.status == FAILED else []
     code = ExitCode.FAILED if record.status == FAILED else ExitCode.OK
     if options.json:
         values = {"stack_name": options.name, "workflow": name, "status": record.status, "reason": reason or None}
@@ -126,4 +128,18 @@ def carry_out(options: argparse.Namespace, name: str) -> int:
     terminal.say(f"{terminal.line(options.name)}: {what} {terminal.line(name)} {state} in {took}")
     if reason:
         terminal.say(terminal.line(reason))
+    for line in lines:
+        terminal.say(line)
     return code
+
+
+def _last_words(settings: Settings, stack: Stack, record: ProcedureRecord) -> list[str]:
+    """Return what the operations of a run that has failed have printed last, and the commands that show all of it."""
+    store, lines = stack.world.store, list[str]()
+    there = {each.id for each in store.resources_of(record.id)}
+    for each in store.deployments.values():
+        if each.status == FAILED and each.resource in there:
+            title = f"{stack.name}/{deployments.path_of(store, each.id)}"
+            stderr = stack.conceal.text(str(each.outputs.get("deploy_stderr") or ""))
+            lines += operations.last_words(settings, title, stderr, title)
+    return lines

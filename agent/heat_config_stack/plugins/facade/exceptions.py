@@ -70,11 +70,11 @@ class ResourceNotFound(exception.EntityNotFound):
 
 def module() -> ModuleType:
     """Return the module that stands for `heat.common.exception`."""
-    made = ModuleType("heat.common.exception")
+    module_ = ModuleType("heat.common.exception")
     base = (exception.HeatException,)
     plain = {name: type(name, base, {"msg_fmt": sentence}) for name, sentence in _SENTENCES.items()}
     plain["NotAuthorized"] = type("NotAuthorized", (plain["Forbidden"],), {})
     ours = {name: each for name, each in vars(exception).items() if not name.startswith("__")}
     own = {"ResourceFailure": ResourceFailure, "ResourceNotFound": ResourceNotFound}
-    made.__dict__.update({**plain, **ours, **own})
-    return made
+    module_.__dict__.update({**plain, **ours, **own})
+    return module_

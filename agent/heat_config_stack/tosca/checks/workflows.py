@@ -121,11 +121,13 @@ class _WorkflowCheck:
         if name is None or target is None:
             return
         nodes = [node for node in self._nodes(target) if node.type is not None]
-        known = {requirement for node in nodes if node.type for requirement in node.type.requirements}
-        if nodes and all(node.is_known for node in nodes) and name not in known:
+        requirements = {requirement for node in nodes if node.type for requirement in node.type.requirements}
+        if nodes and all(node.is_known for node in nodes) and name not in requirements:
             problem = f"{target.name} has no requirement {name}"
             where = (*path, "target_relationship")
-            self.report.wrong(problem, where, self.report.nearest(name, sorted(known)), code="relationship-unknown")
+            self.report.wrong(
+                problem, where, self.report.nearest(name, sorted(requirements)), code="relationship-unknown"
+            )
 
     def _check_conditions(self, content: Any, target: Template | None, path: Path) -> None:
         inner = self.scope.within(_subject(target))

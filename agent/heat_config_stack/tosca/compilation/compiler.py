@@ -234,14 +234,14 @@ class Compiler:
 
         An operation that only workflows call has no resource of its own: the node has the outputs of all of these.
         """
-        found = subject.template.interface(interface)
-        place = self._places.get((id(subject), found.name if found else interface, operation))
-        if place is not None or found is None:
+        declared = subject.template.interface(interface)
+        place = self._places.get((id(subject), declared.name if declared else interface, operation))
+        if place is not None or declared is None:
             return place
-        definition = found.operations.get(operation)
+        definition = declared.operations.get(operation)
         part = getattr(subject, "source", subject)
         is_kept = definition is not None and definition.implemented is not None and part.name in self.evaluator.keepers
-        return (part.name, _kept_as(subject, found.name, operation)) if is_kept else None
+        return (part.name, _kept_as(subject, declared.name, operation)) if is_kept else None
 
     def _prepare(self, pair: Pair) -> None:
         if pair.makes is not None:

@@ -398,14 +398,16 @@ class Scripts:
                 self._contents[key] = {"base64": base64.b64encode(content).decode()}
         return self._contents[key]
 
-    def _processor(self, of: Operation, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]) -> str:
+    def _processor(
+        self, operation: Operation, place: tuple[str, Document], type_: Any, content: Mapping[str, Any]
+    ) -> str:
         """Return what processes a file: by its artifact type, its extension, or its first line (chapter 13)."""
         path, document = place
         tool = processor(type_, content, document, path)
         if not tool:
             problem = f"nothing says what runs {content['file']}"
             hint = "begin it with #! and the path of its interpreter, or name the type of the artifact"
-            self._wrong(of, problem, hint, code="open-tool")
+            self._wrong(operation, problem, hint, code="open-tool")
         return tool
 
 

@@ -284,10 +284,10 @@ class Weaver:
             yield self.mapped(part, mapped, inputs)
             return
         for subject in subjects:
-            found = subject.template.interface(interface) if interface else _with_operation(subject, operation)
-            definition = found.operations.get(operation) if found else None
-            if found is not None and definition is not None and definition.implemented is not None:
-                yield self.delivery(Operation(subject, found, definition), part, step, inputs)
+            declared = subject.template.interface(interface) if interface else _with_operation(subject, operation)
+            definition = declared.operations.get(operation) if declared else None
+            if declared is not None and definition is not None and definition.implemented is not None:
+                yield self.delivery(Operation(subject, declared, definition), part, step, inputs)
 
     def mapped(
         self, part: Part, operation: MappedOperation, inputs: Mapping[str, Json] = MappingProxyType({})

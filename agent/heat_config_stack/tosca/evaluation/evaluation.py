@@ -359,13 +359,13 @@ def _get_operation_output(of: Evaluator, arguments: Json, context: Context) -> T
     return None
 
 
-def _get_nodes_of_type(of: Evaluator, arguments: Json, context: Context) -> Tree:
+def _get_nodes_of_type(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
     name = arguments[0] if isinstance(arguments, list) else arguments
     names = context.subject.template.document if context.subject is not None else context.layer.service.document
     type_ = names.find("node_types", name) or context.layer.service.document.find("node_types", name)
     if type_ is None:
         return []
-    return [part.id for part in of.parts() if part.type is not None and part.type.is_a(type_)]
+    return [part.id for part in evaluator.parts() if part.type is not None and part.type.is_a(type_)]
 
 
 def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:

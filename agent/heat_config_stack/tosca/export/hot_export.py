@@ -328,13 +328,15 @@ class _Template:
         }
         return {f"{name}.config": component, name: deployment}
 
-    def _inputs(self, of: Mapping[str, Tree], writer: Writer) -> dict[str, Json]:
-        values: dict[str, Json] = {key: writer.value(tree) for key, tree in _map(of.get("input_values")).items()}
-        values[_SURROUNDINGS] = writer.value(_soft(of.get("surroundings") or {}))
-        if of.get("inverse_config"):
-            values[f"tosca.{of.get('inverse')}"] = writer.value(_soft(of.get("inverse_values") or {}))
-        if of.get("trigger") is not None:
-            values[_AFTER] = writer.value(of["trigger"])
+    def _inputs(self, properties: Mapping[str, Tree], writer: Writer) -> dict[str, Json]:
+        values: dict[str, Json] = {
+            key: writer.value(tree) for key, tree in _map(properties.get("input_values")).items()
+        }
+        values[_SURROUNDINGS] = writer.value(_soft(properties.get("surroundings") or {}))
+        if properties.get("inverse_config"):
+            values[f"tosca.{properties.get('inverse')}"] = writer.value(_soft(properties.get("inverse_values") or {}))
+        if properties.get("trigger") is not None:
+            values[_AFTER] = writer.value(properties["trigger"])
         return values
 
 

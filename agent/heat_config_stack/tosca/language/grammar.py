@@ -264,14 +264,14 @@ def _named(value: Json, kind: Kind, path: Path, report: Report) -> Json:
     for index, item in enumerate(value):
         here = (*path, index)
         if not isinstance(item, dict) or len(item) != 1:
-            wanted = "a map with one name" if not isinstance(item, dict) else "a map with one name only"
+            expected = "a map with one name" if not isinstance(item, dict) else "a map with one name only"
             hint = kind.hint
             if isinstance(item, dict) and item:
                 hint = "write each name as an entry of its own: `- NAME: …`"
             if isinstance(item, dict):
-                report.wrong(f"{_name(here)} must be {wanted}", here, hint, code="kind")
+                report.wrong(f"{_name(here)} must be {expected}", here, hint, code="kind")
             else:
-                _misfit(item, wanted, here, report, hint)
+                _misfit(item, expected, here, report, hint)
             kept.append(None)
             continue
         ((name, inner),) = item.items()
@@ -349,10 +349,12 @@ def _check_keys(value: Json, entity: Entity, path: Path, report: Report) -> None
             report.warn_newer(f"{entity.name} has {key}", version, (*path, key))
 
 
-def _check_exclusive(value: Json, of: Entity, path: Path, report: Report) -> None:
-    there = [key for key in value if key in of.keys]
-    names = ", ".join(of.keys)
+def _check_exclusive(value: Json, form: Entity, path: Path, report: Report) -> None:
+    there = [key for key in value if key in form.keys]
+    names = ", ".join(form.keys)
     if len(there) > 1:
-        report.wrong(f"{of.name} has only one of {names}", path, "write each as an entry of its own", code="exclusive")
+        report.wrong(
+            f"{form.name} has only one of {names}", path, "write each as an entry of its own", code="exclusive"
+        )
     elif not there and not value:
-        report.wrong(f"{of.name} needs one of {names}", path, code="key-missing")
+        report.wrong(f"{form.name} needs one of {names}", path, code="key-missing")

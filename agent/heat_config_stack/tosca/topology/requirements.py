@@ -124,9 +124,9 @@ def _check_relationship(requirement: Requirement, service: Service, scope: Scope
     template = service.relationships.get(name)
     type_ = template.type if template is not None else requirement.named_type
     if template is None and type_ is None:
-        known = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
+        names = [*service.relationships, "HostedOn", "ConnectsTo", "AttachesTo", "DependsOn"]
         problem = f"{name} is neither a relationship template nor a relationship type"
-        scope.report.wrong(problem, path, scope.report.nearest(name, known), code="relationship-unknown")
+        scope.report.wrong(problem, path, scope.report.nearest(name, names), code="relationship-unknown")
     wanted = requirement.definition.relationship if requirement.definition else None
     if type_ is not None and wanted is not None and not type_.may_be(wanted):
         problem = f"{requirement.name} needs a relationship of the type {wanted.name}, and {name} is none"

@@ -123,10 +123,10 @@ def test_template_without_a_version_is_a_mistake(section: str) -> None:
 
 def test_only_the_id_is_needed() -> None:
     """Every key but `id` may be missing, and has a default."""
-    found = parse_one()
-    assert (found.id, found.key, found.name, found.group) == ("d1", "d1", "d1", "Heat::Ungrouped")
-    assert (found.config, found.inputs, found.outputs, found.options) == (None, (), (), {})
-    assert (found.creation_time, found.target.kind, found.mistakes) == ("", "none", ())
+    parsed = parse_one()
+    assert (parsed.id, parsed.key, parsed.name, parsed.group) == ("d1", "d1", "d1", "Heat::Ungrouped")
+    assert (parsed.config, parsed.inputs, parsed.outputs, parsed.options) == (None, (), (), {})
+    assert (parsed.creation_time, parsed.target.kind, parsed.mistakes) == ("", "none", ())
 
 
 def test_null_is_as_good_as_missing() -> None:

@@ -10,6 +10,7 @@ import json
 import random
 import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from urllib.parse import quote
 
@@ -136,6 +137,43 @@ def test_secret_in_base64_is_hidden_at_any_width_and_place(secret: str, seconds:
     everything = [case for case in cases() if case[0] == secret]
     chosen = everything if seconds else random.Random(secret).sample(everything, 100)  # noqa: S311  # the same each time
     assert [case for case in chosen if refuted(*case, encoded)] == []
+
+
+PYTHON_PRINTS = [sys.executable, "-c"]
+
+PROGRAMS: dict[str, Callable[[int], list[str]]] = {
+    "base64": lambda width: ["base64", f"-w{width}"],
+    "fold": lambda width: ["sh", "-c", f"base64 -w0 | fold -w {width}"],
+    "indented": lambda width: ["sh", "-c", f"base64 -w {width} | sed 's/^/    /'"],
+    "as a comment": lambda width: ["sh", "-c", f"base64 -w {width} | sed 's/^/# /'"],
+    "openssl": lambda _: [need("openssl", "openssl"), "base64"],
+    "jq": lambda _: [need("jq", "jq"), "-Rs", "{key: @base64}"],
+    "Python": lambda _: [*PYTHON_PRINTS, "import base64, sys; print(base64.encodebytes(sys.stdin.buffer.read()))"],
+    "YAML": lambda _: [*PYTHON_PRINTS, "import sys, yaml; print(yaml.dump({'key': sys.stdin.buffer.read()}))"],
+    "mail": lambda _: [
+        *PYTHON_PRINTS,
+        "import sys; from email.mime.application import MIMEApplication as M; print(M(sys.stdin.buffer.read()))",
+    ],
+}
+"""Programs that write base64 in lines, by the width that they are asked for."""
+
+ENDS = ["", "\n", "\r\n", "\nnext line of output\n", "\0", " # done", '"}\n']
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("size", [8, 17, 40, 72, 1700])
+def test_base64_of_real_programs_is_hidden_however_the_text_ends(program: str, size: int) -> None:
+    """Nothing that can be decoded is left, at any width and before any end."""
+    secret = key(24, size // 24) if size > 40 else letters(size)
+    search = Secrets([secret, *(line for line in secret.split("\n") if len(line) > 7)])
+    parts = [secret, *secret.split("\n")[1:-1]]
+    for command in {tuple(PROGRAMS[program](width)) for width in (1, 8, 20, 21, 64, 76)}:
+        written = _said(secret.encode(), *command).decode()
+        for end in ENDS:
+            hidden = search.hide(f"before\n{written}{end}")
+            assert MASK in hidden, (command, end)
+            shown = _shown_again(hidden)
+            assert not [part for part in parts if part.encode() in shown], (command, end)
 
 
 @pytest.mark.parametrize("before", range(4))

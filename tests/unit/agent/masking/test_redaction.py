@@ -208,14 +208,14 @@ def test_only_a_list_of_secrets_counts(secrets: object) -> None:
 
 def test_a_concealer_knows_which_secrets_are_in_a_value() -> None:
     """In keys, texts and numbers, and in whatever form."""
-    known = Concealer(
+    prepared = Concealer(
         [Input(name=name, value=value) for name, value in (("a", "it's one"), ("b", 123456), ("c", "three"))]
     )
-    assert known.within({"x": [f"{json.dumps({'it': 'it'})} it'\\''s one", 123456]}) == ["it's one", 123456]
-    assert known.finds({"three": 1})
-    assert not known.finds(["one", 12345])
-    assert known.also(known) is known
-    assert known.also(Concealer([Input(name="d", value="four")])).text("four three") == f"{MASK} {MASK}"
+    assert prepared.within({"x": [f"{json.dumps({'it': 'it'})} it'\\''s one", 123456]}) == ["it's one", 123456]
+    assert prepared.finds({"three": 1})
+    assert not prepared.finds(["one", 12345])
+    assert prepared.also(prepared) is prepared
+    assert prepared.also(Concealer([Input(name="d", value="four")])).text("four three") == f"{MASK} {MASK}"
 
 
 @pytest.mark.parametrize("secret", ["", "a", "abc"])

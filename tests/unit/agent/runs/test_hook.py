@@ -12,9 +12,9 @@ from support.machine import deployment
 
 def may_rerun(**fields: Any) -> bool:
     """Return whether a deployment may be run again if the outcome of its run is unknown."""
-    (found,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
+    (parsed,) = metadata.parse(Document(source="test", content=[deployment("a", **fields)])).deployments
     run = Run(boot="b", pid=1, ticks=2, began=3.0, limit=None, hook="builtin:script", working="/w", outputs="/o")
-    job = jobs.of_run(found, run)
+    job = jobs.of_run(parsed, run)
     return job is not None and job.idempotent
 
 

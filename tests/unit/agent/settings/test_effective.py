@@ -32,6 +32,31 @@ def test_the_system_works_in_heat_agents_own_places() -> None:
     assert found.hooks == HOOK_DIRECTORIES
 
 
+@pytest.mark.parametrize("closed", ["itself", "the folder that it is in", ""])
+def test_closed_hook_directory_counts_if_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    """A directory of root's agent is not missed by other users, and is reported if they name it."""
+    folder = tmp_path / "heat-config/hooks"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(effective, "HOOK_DIRECTORIES", (folder, tmp_path / "none"))
+    barred = {"itself": folder, "": tmp_path / "other"}.get(closed, folder.parent)
+    (tmp_path / "other").mkdir()
+    barred.chmod(0)
+    user = os.geteuid()
+    try:
+        os.seteuid(user or 54321)
+        monkeypatch.setattr(os, "geteuid", lambda: 54321)
+        searched = make({}, state=tmp_path).hooks
+        named = make({"HEAT_CONFIG_HOOKS": str(folder)}, state=tmp_path).hooks
+    finally:
+        os.seteuid(user)
+        barred.chmod(0o700)
+    rest = (tmp_path / "none",) if closed else (folder, tmp_path / "none")
+    assert searched == (rest if user else ())  # the temporary folders of root are closed themselves
+    assert named[0] == folder
+
+
 def test_anybody_else_works_below_the_state_directory(tmp_path: Path) -> None:
     """Nothing is left outside of it."""
     found = make({}, state=tmp_path)

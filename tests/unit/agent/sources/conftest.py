@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.zaqar import Zaqar
+from heat_config_agent.sources.cloud.zaqar import Zaqar
 from support import cloud
 from support.zaqar import QUEUE, Make, Queue, offer
 

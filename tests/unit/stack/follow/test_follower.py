@@ -85,7 +85,9 @@ def test_a_revision_that_fails_runs_once(site: Site) -> None:
     assert site.ran.count("three red") == 1
 
 
-@pytest.mark.parametrize("ended", ["failed", "complete", "not begun"])
+@pytest.mark.parametrize(
+    "ended", ["failed", *(pytest.param(each, marks=pytest.mark.slow) for each in ("complete", "not begun"))]
+)
 def test_a_revision_that_was_cut_short_is_brought_to_its_end(site: Site, ended: str) -> None:
     """A kill of the follower between the begin and the record of the end runs nothing twice."""
     site.commit("one")
@@ -142,6 +144,22 @@ def test_a_pause_and_another_process_hold_a_revision_back(site: Site) -> None:
         site.step()
 
 
+def test_deployment_that_failed_earlier_keeps_a_document_out_of_force(site: Site) -> None:
+    """A revision that leaves a failed deployment as it is has not succeeded, though nothing fails in it."""
+    failing = {"id": "d1", "name": "broken", "group": "script", "config": f"#!/bin/sh\necho d >> {site.log}\nexit 3\n"}
+    fine = {"id": "d2", "name": "fine", "group": "script", "config": "true"}
+    site.values = {"url": str(site.folder / "documents"), "path": "site.json"}
+    (site.folder / "documents").mkdir()
+    path = site.folder / "documents/site.json"
+    path.write_text(json.dumps([failing]))
+    assert site.step().reason == "broken: exit code 3"
+    path.write_text(json.dumps([failing, fine]))
+    record = site.step()
+    assert (record.state, record.reason, site.ran) == ("failed", "broken: exit code 3", ["d"])
+    path.write_text(json.dumps([fine]))
+    assert site.step().state == "in force"
+
+
 def test_a_document_is_followed_too(site: Site) -> None:
     """The deployments of a followed document run in a state directory of their own."""
     document = [{"id": "d1", "name": "n", "group": "script", "config": f"echo d >> {site.log}"}]
@@ -161,7 +179,7 @@ def test_a_document_is_followed_too(site: Site) -> None:
     "a full disk while a followed revision is fetched",
     "the stack stays at its revision; the next poll with room goes on",
 )
-@pytest.mark.parametrize("kind", ["git", "path"])
+@pytest.mark.parametrize("kind", ["git", pytest.param("path", marks=pytest.mark.slow)])
 def test_a_full_disk_is_reported_and_changes_nothing(site: Site, machine: Machine, kind: str) -> None:
     """The stack stays at its revision, nothing of the new one is left, and the next poll with room goes on."""
     with small_disk(machine, "3M") as state:

@@ -70,7 +70,9 @@ CHANGES: dict[str, tuple[Callable[[Site], None], str]] = {
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is missing: apt-get install git")
-@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "change", [each if each == "update" else pytest.param(each, marks=pytest.mark.slow) for each in CHANGES]
+)
 def test_stack_that_was_changed_by_hand_is_out_of_step(site: Site, change: str) -> None:
     """Commands show it at once, the follower at its next poll; neither undoes it by itself."""
     one = site.commit("one")
@@ -128,6 +130,10 @@ def test_document_that_was_changed_by_hand_is_out_of_step(site: Site, command: s
     else:
         assert run(site, "heat-config-agent", command, "web/motd").returncode == 0
     assert (shown(site).state, shown(site).drift) == ("out of step", why)
+    for option in ([], ["--check"]):
+        printed = run(site, "heat-config-agent", "status", *option)
+        assert f"{why}: `heat-config-agent follow web --again --state-dir {site.state}` carries" in printed.stdout
+        assert printed.returncode == len(option)
     followed.ask_again(site.state, "web")
     assert site.step().state == "in force"
     assert shown(site).problem == ""
@@ -169,7 +175,7 @@ def test_metrics_have_the_state(record: Followed, state: str) -> None:
     assert record.state == state
     text = health.metrics(health.Health(process=1, version="1", started=0), [], [record])
     lines = [line for line in text.splitlines() if 'stack="w"' in line]
-    found = {line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:] for line in lines}
+    lines_ = {line.split("{")[0].removeprefix("heat_config_agent_"): line[-3:] for line in lines}
     wanted = {"refused": "follow_refused", "failed": "follow_failed", "out of step": "follow_out_of_step"}
-    assert [name for name in wanted.values() if found[name] == "1.0"] == ([wanted[state]] if state in wanted else [])
-    assert (found["follow_current"] == "1.0") == (state == "in force")
+    assert [name for name in wanted.values() if lines_[name] == "1.0"] == ([wanted[state]] if state in wanted else [])
+    assert (lines_["follow_current"] == "1.0") == (state == "in force")

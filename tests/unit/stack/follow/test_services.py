@@ -62,7 +62,7 @@ class Place:
         return self.site.repository.commit(files)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=["template", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("folder", "archive"))])
 def place(tmp_path: Path, request: pytest.FixtureRequest) -> Place:
     """Return a site that follows a service."""
     return Place(tmp_path, request.param)

@@ -9,7 +9,7 @@ import pytest
 
 from heat_config_agent.model.errors import SourceError
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.ec2 import Ec2
+from heat_config_agent.sources.cloud.ec2 import Ec2
 from support import pace
 from support.http import Answer, Request, Stub
 
@@ -133,7 +133,7 @@ def test_a_token_is_renewed_before_it_expires_and_when_it_is_refused(
     asked.collect()
     now = time.monotonic()
     for later, tokens in ((600, 1), (720, 2)):
-        monkeypatch.setattr("heat_config_agent.sources.ec2.time.monotonic", lambda later=later: now + later)
+        monkeypatch.setattr("heat_config_agent.sources.cloud.ec2.time.monotonic", lambda later=later: now + later)
         asked.collect()
         assert len(service.given) == tokens
     service.given[:] = ["of another host", "of another host"]

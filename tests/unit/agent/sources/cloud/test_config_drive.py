@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 
 from heat_config_agent.model.errors import SourceError, UsageError
-from heat_config_agent.sources import config_drive, user_data
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.config_drive import ConfigDrive
+from heat_config_agent.sources.cloud import config_drive, user_data
+from heat_config_agent.sources.cloud.config_drive import ConfigDrive
 from support.loopback import wait_until
 
-SAMPLES = Path(__file__).parents[3] / "samples"
+SAMPLES = Path(__file__).parents[4] / "samples"
 METADATA: dict[str, Any] = {"os-collect-config": {"heat": {"password": "x"}}, "deployments": []}
 UUID = "11111111-2222-3333-4444-555555555555"
 
@@ -36,7 +36,7 @@ IGNITION = {
 
 def message(*parts: tuple[str, str, str], charset: str = "us-ascii") -> bytes:
     """A message of parts of those types, names and texts."""
-    whole = MIMEMultipart()
+    whole = MIMEMultipart(boundary="===============1==")  # the names of tests are the same in each process
     for subtype, name, text in parts:
         part = MIMEText(text, subtype, charset)
         part.add_header("Content-Disposition", "attachment", filename=name)

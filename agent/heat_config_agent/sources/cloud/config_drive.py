@@ -13,8 +13,9 @@ from pathlib import Path
 
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import SourceError
-from heat_config_agent.sources import document_text, user_data
+from heat_config_agent.sources import document_text
 from heat_config_agent.sources.base import Reach
+from heat_config_agent.sources.cloud import user_data
 from heat_config_hooks import files, strict_json
 
 LABELS = ("config-2", "CONFIG-2")

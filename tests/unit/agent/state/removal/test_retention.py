@@ -4,8 +4,8 @@ import pytest
 
 from heat_config_agent.model.entry import Entry, Removed, Run, State
 from heat_config_agent.model.run_settings import Limits
-from heat_config_agent.state import retention
-from heat_config_agent.state.retention import Part, Removal, Weight
+from heat_config_agent.state.removal import retention
+from heat_config_agent.state.removal.retention import Part, Removal, Weight
 from heat_config_hooks.values import replace
 
 DAY = 86400.0

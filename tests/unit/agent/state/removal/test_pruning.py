@@ -9,7 +9,7 @@ from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.state.deployed import Deployed
 from heat_config_agent.state.journal import Journal
-from heat_config_agent.state.pruning import Pruning
+from heat_config_agent.state.removal.pruning import Pruning
 
 
 def test_a_request_during_a_look_is_kept_until_that_has_ended(tmp_path: Path) -> None:

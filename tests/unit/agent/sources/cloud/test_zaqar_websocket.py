@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from heat_config_agent.sources import websocket as listening
-from heat_config_agent.sources.zaqar import Zaqar
+from heat_config_agent.sources.cloud import websocket as listening
+from heat_config_agent.sources.cloud.zaqar import Zaqar
 from support import cloud, pace
 from support.certificates import CERTIFICATE, KEY
 from support.loopback import wait_until

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from heat_config_agent.sources import last_answer
-from heat_config_agent.sources.last_answer import LastAnswer
+from heat_config_agent.sources.cloud import last_answer
+from heat_config_agent.sources.cloud.last_answer import LastAnswer
 
 
 @pytest.mark.parametrize("largest", [last_answer.LARGEST, 3])

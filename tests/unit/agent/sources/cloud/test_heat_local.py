@@ -10,7 +10,7 @@ import pytest
 
 from heat_config_agent.model.errors import SourceError, UsageError
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.heat_local import HeatLocal
+from heat_config_agent.sources.cloud.heat_local import HeatLocal
 from support.observations import held_open
 
 METADATA = {"os-collect-config": {"collectors": ["heat"], "heat": {"password": "x"}}, "deployments": []}

@@ -13,7 +13,7 @@ import pytest
 
 from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach
-from heat_config_agent.sources.cfn import Cfn, signed
+from heat_config_agent.sources.cloud.cfn import Cfn, signed
 from support import certificates, pace
 from support.http import Handler
 from support.loopback import Answer, SignalServer

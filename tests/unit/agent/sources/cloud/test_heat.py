@@ -9,7 +9,7 @@ import pytest
 
 from heat_config_agent.model.errors import AccessError, SourceError
 from heat_config_agent.sources.base import Reach, Source
-from heat_config_agent.sources.heat import Heat
+from heat_config_agent.sources.cloud.heat import Heat
 from support import cloud, pace
 from support.loopback import Answer
 

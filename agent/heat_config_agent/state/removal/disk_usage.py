@@ -11,7 +11,7 @@ from pathlib import Path
 from heat_config_agent.model.entry import Entry
 from heat_config_agent.state import requests
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.retention import Weight
+from heat_config_agent.state.removal.retention import Weight
 
 
 def is_temporary(name: str) -> bool:

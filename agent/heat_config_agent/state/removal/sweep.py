@@ -1,4 +1,4 @@
-"""A sweep of a state directory: the removal of all that is due (`state.retention`), in short steps.
+"""A sweep of a state directory: the removal of all that is due (`state.removal.retention`), in short steps.
 
 Files that belong to no deployment of the journal are removed: half-written files, unknown runs, and what was set aside.
 The files of heat-agents in `deployed/` stay, because they say what was run: they lose their secrets.
@@ -20,13 +20,14 @@ from heat_config_agent.model.errors import StateError
 from heat_config_agent.model.log import Log
 from heat_config_agent.model.run_settings import Limits
 from heat_config_agent.runs import run_folder, streams
-from heat_config_agent.state import journal, retention
+from heat_config_agent.state import journal
 from heat_config_agent.state.clock import Steady
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.deployment_removal import DeploymentRemoval, reason
-from heat_config_agent.state.disk_usage import Traces, is_temporary, listed, weigh
 from heat_config_agent.state.journal import Journal, read
-from heat_config_agent.state.retention import Part, Removal, Weight
+from heat_config_agent.state.removal import retention
+from heat_config_agent.state.removal.deployment_removal import DeploymentRemoval, reason
+from heat_config_agent.state.removal.disk_usage import Traces, is_temporary, listed, weigh
+from heat_config_agent.state.removal.retention import Part, Removal, Weight
 from heat_config_hooks import files
 
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load

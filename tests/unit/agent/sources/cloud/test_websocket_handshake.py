@@ -11,7 +11,7 @@ import pytest
 
 from heat_config_agent.model.errors import UnreachableError
 
-websocket = pytest.importorskip("heat_config_agent.sources.websocket", reason="websocket-client is not installed")
+websocket = pytest.importorskip("heat_config_agent.sources.cloud.websocket", reason="websocket-client is not installed")
 
 ENDLESS = {
     "status line": (b"HTTP/1.1 101 ", b"x" * 1024),

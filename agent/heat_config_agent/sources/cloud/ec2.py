@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import SourceError, UnreachableError
-from heat_config_agent.sources import document_text, user_data
+from heat_config_agent.sources import document_text
 from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
+from heat_config_agent.sources.cloud import user_data
 
 if TYPE_CHECKING:
     from heat_config_agent import web

@@ -17,8 +17,8 @@ from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, SourceError, UnreachableError
 from heat_config_agent.sources.base import PAGE, PAGE_HINT, Reach
-from heat_config_agent.sources.last_answer import LastAnswer
-from heat_config_agent.sources.request import described, host, metadata, moment, origin, parts, redirected
+from heat_config_agent.sources.cloud.last_answer import LastAnswer
+from heat_config_agent.sources.cloud.request import described, host, metadata, moment, origin, parts, redirected
 from heat_config_hooks import files, strict_json
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Pruning: when to sweep the state directory (`state.sweep`), in slices that delay no other work.
+"""Pruning: when to sweep the state directory (`state.removal.sweep`), in slices that delay no other work.
 
 The process may be killed at any moment: the next sweep repeats each step, or finds nothing left to do.
 """
@@ -22,8 +22,8 @@ from heat_config_agent.state.journal import FILE, Journal
 TYPE_CHECKING = False  # as `typing` has it, which takes long to load
 
 if TYPE_CHECKING:
-    from heat_config_agent.state.retention import Removal
-    from heat_config_agent.state.sweep import Sweep
+    from heat_config_agent.state.removal.retention import Removal
+    from heat_config_agent.state.removal.sweep import Sweep
 
 HOUR = 3600.0
 """Seconds between two sweeps of everything."""
@@ -135,7 +135,7 @@ class Pruning:
             self._save()
 
     def _begin(self) -> Sweep:
-        from heat_config_agent.state.sweep import Sweep  # noqa: PLC0415  # there is one in an hour, if nothing falls due
+        from heat_config_agent.state.removal.sweep import Sweep  # noqa: PLC0415  # there is one in an hour, if nothing falls due
 
         self._sweep = Sweep(self._journal, self._deployed, self._state, self._log)
         return self._sweep
@@ -150,7 +150,7 @@ class Pruning:
                 self._steps = None
                 return
             except (OSError, StateError, MemoryError) as error:
-                from heat_config_agent.state.deployment_removal import reason  # noqa: PLC0415  # a sweep has loaded it
+                from heat_config_agent.state.removal.deployment_removal import reason  # noqa: PLC0415  # a sweep has loaded it
 
                 why = reason(error) if isinstance(error, OSError) else str(error) or "there is no memory left"
                 self._log.warn(f"cannot remove files that are due: {why}")

@@ -17,9 +17,9 @@ from heat_config_agent.model.entry import UNDELIVERED, Entry, Removed
 from heat_config_agent.model.log import Log
 from heat_config_agent.runs import run_folder, streams
 from heat_config_agent.state.deployed import Deployed
-from heat_config_agent.state.disk_usage import Traces
 from heat_config_agent.state.journal import Journal
-from heat_config_agent.state.retention import Part, Removal
+from heat_config_agent.state.removal.disk_usage import Traces
+from heat_config_agent.state.removal.retention import Part, Removal
 from heat_config_hooks import files
 from heat_config_hooks.protocol import CREDENTIALS
 from heat_config_hooks.values import replace

@@ -10,7 +10,7 @@ from heat_config_agent.deployments.metadata import kind_of
 from heat_config_agent.model.deployment import Document
 from heat_config_agent.model.errors import AccessError, DeniedError, SourceError, UnreachableError
 from heat_config_agent.sources.base import LOGIN_HINT, PAGE, PAGE_HINT, Reach, credentials
-from heat_config_agent.sources.last_answer import LastAnswer
+from heat_config_agent.sources.cloud.last_answer import LastAnswer
 from heat_config_hooks import strict_json
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from heat_config_hooks.values import dataclass
 
 if TYPE_CHECKING:
     from heat_config_agent import web
-    from heat_config_agent.sources.websocket import Listener
+    from heat_config_agent.sources.cloud.websocket import Listener
 
 CLAIM_SECONDS = 60
 """The time for which a claim hides a message: the least that Zaqar accepts, and ample time for writing it to disk. If
@@ -287,7 +287,7 @@ class Zaqar:
             return
         if self._listener is None:
             try:
-                from heat_config_agent.sources.websocket import Listener  # noqa: PLC0415  # an extra
+                from heat_config_agent.sources.cloud.websocket import Listener  # noqa: PLC0415  # an extra
             except ImportError:
                 self.trouble = self.trouble or (
                     "Zaqar is polled for new messages: the package websocket-client is not installed"
