@@ -23,6 +23,8 @@ _SHARES = pytest.StashKey[shares.Shares]()
 _COUNTED = pytest.StashKey[Counter[str]]()
 _FAILED = pytest.StashKey[bool]()
 _BEGAN = time.monotonic()
+_LONG = 300
+"""Characters that the name of a value may have in the name of a test."""
 
 
 @pytest.fixture
@@ -153,6 +155,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out the tests that have passed before, if that is asked for, and order the rest."""
     outcomes_before.leave_out(config, items)
     distribution.distribute(items)
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long value by its size: the name of a test is in the environment of whatever it starts."""
+    return f"{argname} of {len(val)}" if isinstance(val, str | bytes) and len(val) > _LONG else None
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
