@@ -69,14 +69,7 @@ def test_image_that_a_booted_host_builds_starts_the_daemon_at_its_boot(image: Bo
     """The first boot of the image starts the daemon, and each boot after that."""
     done = image.run("chroot", "/image", "dpkg", "--install", "/root/agent.deb")
     assert done.code == 0, done.out + done.err
-    pack = (
-        "tar",
-        "--create",
-        "--one-file-system",
-        "--exclude=./root/*",
-        "--file=/root/image.tar",
-        "--directory=/image",
-    )
+    words = ("tar", "--create", "--one-file-system", "--exclude=./root/*", "--file=/root/image.tar")
     done = image.run(*words, "--directory=/image", ".")
     assert done.code == 0, done.err
     root = tmp_path / "image"
