@@ -300,10 +300,10 @@ def test_an_update_whose_rollback_fails(machine: Machine) -> None:
     done = stack(machine, "update", "--rollback", "enabled", "-t", str(path), "s")
     assert done.code == 1
     assert "s: ROLLBACK_FAILED" in done.out
-    assert re.search("`heat-config-agent stack update s.*` tries again to delete the rest", done.out)
+    assert re.search("`heat-config-agent stack update --existing s.*` tries again to delete the rest", done.out)
     path.write_text(former)
     assert stack(machine, "update", "-t", str(path), "s").code == 1
     fixed.touch()
-    assert stack(machine, "update", "-t", str(path), "s").code == 0
+    assert stack(machine, "update", "--existing", "s").code == 0
     listed = json.loads(stack(machine, "resource", "list", "s", "--json").out)
     assert [each["resource_name"] for each in listed] == ["other"]

@@ -282,3 +282,14 @@ def test_mistake_in_new_settings_is_reported_once(daemon: Daemon) -> None:
     wait_until(lambda: "the settings stay as they were" in daemon.command("status", "--check").out, LONG)
     assert daemon.command("status", "--check").out.count("nonsense") == 1
     wait_until(lambda: "the settings stay as they were" in str(daemon.health().get("doing")), LONG)
+
+
+def test_failure_that_has_left_the_metadata_is_counted_no_longer(daemon: Daemon) -> None:
+    """The line for systemd and `status` says it as long as the failed deployment is in the document."""
+    daemon.start()
+    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)
+    daemon.put([deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle", LONG)
+    daemon.put([deployment("d1", "#!/bin/sh\nexit 3\n"), deployment("d2")])
+    wait_until(lambda: daemon.health().get("doing") == "idle; 1 deployment failed", LONG)

@@ -6,7 +6,9 @@ systemctl then asks nothing of the host's systemd, and says so on standard error
 from __future__ import annotations
 
 import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -61,6 +63,26 @@ def test_daemon_is_enabled_in_an_image_that_a_booted_host_builds(image: Booted, 
     assert image.run("chroot", "/image", "systemctl", "is-enabled", NAME).out == "enabled\n"
     assert image.run("test", "-e", "/usr/bin/heat-config-agent").code == 1
     assert image.run("systemctl", "is-active", NAME).out == "inactive\n"
+
+
+def test_image_that_a_booted_host_builds_starts_the_daemon_at_its_boot(image: Booted, tmp_path: Path) -> None:
+    """The first boot of the image starts the daemon, and each boot after that."""
+    done = image.run("chroot", "/image", "dpkg", "--install", "/root/agent.deb")
+    assert done.code == 0, done.out + done.err
+    words = ("tar", "--create", "--one-file-system", "--exclude=./root/*", "--file=/root/image.tar")
+    done = image.run(*words, "--directory=/image", ".")
+    assert done.code == 0, done.err
+    root = tmp_path / "image"
+    root.mkdir()
+    archive = image.disk / "root/image.tar"
+    subprocess.run(["tar", "--extract", "--numeric-owner", f"--file={archive}", f"--directory={root}"], check=True)
+    archive.unlink()
+    with booted(boot=False, commands=False, root=root) as instance:
+        for _ in range(2):
+            instance.boot()
+            assert instance.run("systemctl", "is-active", NAME).out == "active\n"
+            assert instance.run("heat-config-agent", "status").out.startswith("agent: ")
+            instance.crash()
 
 
 def test_daemon_stays_disabled_in_an_image_with_os_collect_config(image: Booted) -> None:

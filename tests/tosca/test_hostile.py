@@ -87,3 +87,48 @@ def test_services_that_double_each_other_are_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(Invalid, match="over 2,000 nodes are substituted"):
         define(str(path), Wish({}, {}, {}, {}), Identity("service", "1"))
+
+
+def _growing(kind: str, value: str) -> str:
+    """Return a service in which each property has ten times the one before it."""
+    ten = ", ".join(["{get_property: [%s, p]}"] * 10)
+    nodes = ""
+    for number in range(12):
+        inner = ten % ((f"n{number - 1}",) * 10) if number else "x"
+        nodes += f"    n{number}: {{type: grown, properties: {{p: {value % inner}}}}}\n"
+    return (
+        "tosca_definitions_version: tosca_simple_yaml_1_3\n"
+        f"node_types: {{grown: {{derived_from: tosca.nodes.Root, properties: {{p: {{type: {kind}}}}}}}}}\n"
+        f"topology_template:\n  node_templates:\n{nodes}"
+    )
+
+
+@pytest.mark.fault(
+    3,
+    "properties of a TOSCA service that contain one another ten times, in twelve steps",
+    "the service is refused with the limit that it exceeds, and takes no memory for it",
+)
+@pytest.mark.parametrize(
+    ("kind", "value", "limit"),
+    [
+        ("string", "{concat: [%s]}", "concat makes over 67,108,864 characters"),
+        ("string", "{join: [[%s], ',']}", "join makes over 67,108,864 characters"),
+        ("list", "[%s]", "the properties of the service have over 1,000,000 values"),
+    ],
+    ids=["concat", "join", "lists"],
+)
+def test_values_that_grow_without_limit_are_refused(kind: str, value: str, limit: str, tmp_path: Path) -> None:
+    """Nothing of it is done."""
+    path = tmp_path / "s.yaml"
+    path.write_text(_growing(kind, value))
+    command = [str(BIN / "heat-config-apply"), "--state-dir", str(tmp_path / "state"), "--plan", str(path)]
+    done = subprocess.run(
+        [sys.executable, "-c", _MEASURED, *command],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=pace.seconds(30),
+    )
+    assert done.returncode == 2
+    assert limit in done.stderr
+    assert int(done.stdout) < KILOBYTES

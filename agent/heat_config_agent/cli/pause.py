@@ -91,7 +91,8 @@ def poke(options: argparse.Namespace) -> int:
     process = wake(state)
     if process is None:
         elsewhere = agents.hint(state, settings.options, os.environ, "poke")
-        start = "start it: `systemctl start heat-config-agent`"
+        unit = f"heat-config-agent@{agents.user_name(os.geteuid())}" if os.geteuid() else "heat-config-agent"
+        start = "" if settings.options else f"start it: `systemctl start {unit}`"
         raise AgentError(f"no agent is running on {state}", hint=elsewhere or start)
     terminal.say(f"the agent (process {process}) asks its sources now")
     return ExitCode.OK

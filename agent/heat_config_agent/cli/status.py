@@ -204,7 +204,7 @@ def _overview(settings: Settings, all_rows: Sequence[_Row], *, with_pruned: bool
     skipped = _skipped(state, keys)
     given = {str(each[name]) for each in skipped for name in ("key", "id")} if agent["current"] else None
     records = stack_package.followed_records(settings)
-    elsewhere = [record.problem for record in records if record.problem]
+    elsewhere = [_problem_of(settings, record) for record in records if record.problem]
     elsewhere += report_of(begun_elsewhere(settings.deployed, keys, given))
     failed_stacks, interrupted_stacks = stack_package.troubles(settings)
     problems = [*_problems(agent, entries, following=bool(settings.followed)), *elsewhere]
@@ -492,6 +492,13 @@ def _problems(agent: Mapping[str, object], entries: list[Entry], *, following: b
     if age := health.outdated(agent) if agent["running"] else "":
         problems.append(f"{age}: restart it")
     return problems
+
+
+def _problem_of(settings: Settings, record: followed.Followed) -> str:
+    """Return what is wrong with a followed source, and which command brings the machine in step with it."""
+    if record.state != "out of step":
+        return record.problem
+    return f"{record.problem}: `{settings.command('follow', record.name, '--again')}` carries the revision out again"
 
 
 def _refused(settings: Settings, rows: Sequence[_Row]) -> list[str]:

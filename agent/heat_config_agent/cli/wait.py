@@ -166,7 +166,7 @@ def _found(missing: _View, settings: Settings, options: argparse.Namespace) -> _
         return replace(missing, line=error.brief) if not action else missing
     if action and found.entry.action != action:
         return missing
-    return _view_of_entry(found.entry, found.settings.state)
+    return _view_of_entry(found.entry, found.settings.state, found.title)
 
 
 def _say_new(obstacles: list[str], said: list[str]) -> list[str]:
@@ -223,12 +223,13 @@ def _one(entries: Mapping[str, Entry], name: str, action: str, state: Path) -> _
     return _view_of_entry(max(matches, key=lambda each: each.accepted), state)
 
 
-def _view_of_entry(entry: Entry, state: Path) -> _View:
-    """Return how far a deployment is."""
+def _view_of_entry(entry: Entry, state: Path, title: str = "") -> _View:
+    """Return how far a deployment is; `title` is its full name, if that is not the one in its journal."""
+    line = _line(entry, state, title)
     if not _has_ended(entry):
-        return _View(code=ExitCode.TIMED_OUT, line=_line(entry, state), entries=(entry,))
+        return _View(code=ExitCode.TIMED_OUT, line=line, entries=(entry,))
     failed = entry.failed or entry.ended is None  # one that was replaced before it ran has done nothing
-    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=_line(entry, state), entries=(entry,))
+    return _View(code=ExitCode.FAILED if failed else ExitCode.OK, line=line, entries=(entry,))
 
 
 def _all(entries: Mapping[str, Entry], action: str, trouble: str, refused: list[str], state: Path) -> _View:
@@ -332,9 +333,9 @@ def _lines(entries: list[Entry], state: Path) -> str:
     return "; ".join(_line(entry, state) for entry in entries)
 
 
-def _line(entry: Entry, state: Path) -> str:
+def _line(entry: Entry, state: Path, title: str = "") -> str:
     details = status.details(entry, state).replace("\n", "; ")
-    name = f"{entry.title} ({entry.action})" if entry.action else entry.title
+    name = f"{title or entry.title} ({entry.action})" if entry.action else title or entry.title
     return f"{name}: {status.word(entry, state)}" + (f": {details}" if details else "")
 
 

@@ -26,15 +26,16 @@ _NAME = 60
 
 def check(documents: Iterable[Document]) -> None:
     """Raise UsageError if two files have different deployments of one name without ids: they replace each other."""
-    first: dict[str, tuple[object, str]] = {}
+    first: dict[str, tuple[object, Document, int]] = {}
     for document in documents:
         for index, entry in enumerate(_entries(document) if metadata.is_by_hand(document) else ()):
             if not isinstance(entry, dict) or not _is_unnamed(entry):
                 continue
-            name, place = str(entry["name"]), _place(document, index)
-            known, other = first.setdefault(name, (entry, place))
+            name = str(entry["name"])
+            known, other, position = first.setdefault(name, (entry, document, index))
             if known != entry:
-                problem = f"the name {name!r} is that of two deployments without an id, in {other} and {place}"
+                both = f"{_place(other, position)} and {_place(document, index)}"
+                problem = f"the name {name!r} is that of two deployments without an id, in {both}"
                 raise UsageError(problem, hint="rename one of them")
 
 

@@ -100,13 +100,12 @@ def _readable_secrets(settings: Settings) -> Iterator[Finding]:
             if (value := layer.get(row.section, row.name)) is not None and display.setting(row, value) != value
         ]
         try:
-            mode = os.stat(layer.origin).st_mode  # noqa: PTH116  # it is text already
+            status = os.stat(layer.origin)  # noqa: PTH116  # it is text already
         except OSError:
             continue
-        if secret and mode & 0o044:
+        if secret and (todo := reach.privately(layer.origin, status, 0o044)):
             names = ", ".join(f"{row.name} of [{row.section}]" for row in secret)
-            text = f"other users may read {layer.origin}, which contains secrets: {names}"
-            yield warning("settings", text, f"chmod 600 {shlex.quote(layer.origin)}")
+            yield warning("settings", f"other users may read {layer.origin}, which contains secrets: {names}", todo)
 
 
 def _permissions(directory: Path) -> Iterator[Finding]:

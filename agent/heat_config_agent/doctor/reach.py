@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import shlex
@@ -29,6 +30,36 @@ def _name() -> str:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
+
+
+def privately(path: str, status: os.stat_result, mode: int) -> str:
+    """Return how a file or folder is closed to other users, without closing it to the agent; empty if it is closed.
+
+    `mode` has the permissions of others that count. A file of root may be open to the group of the agent's user.
+    """
+    uid, gid = _reader(path)
+    place = shlex.quote(path)
+    if uid in (0, status.st_uid):
+        closed = "700" if mode & 0o011 else "600"
+        return f"chmod {closed} {place}" if status.st_mode & mode else ""
+    if not status.st_mode & mode & (0o007 if status.st_gid == gid else 0o077):
+        return ""
+    closed = "750" if mode & 0o011 else "640"
+    return f"chgrp {gid} {place}, and chmod {closed} {place}"
+
+
+def _reader(path: str) -> tuple[int, int]:
+    """Return the user and group of the agent that reads a file: of this process, or for root, those its path names."""
+    folder, _, name = path.rpartition("/")
+    if os.geteuid() == 0 and folder.endswith("/users"):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name.removesuffix(".conf"))
+            return user.pw_uid, user.pw_gid
+    return os.geteuid(), os.getegid()
+
+
+def _is_owner(status: os.stat_result) -> bool:
+    return os.geteuid() in (0, status.st_uid)
 
 
 def unit() -> str:
@@ -120,7 +151,9 @@ def check_secrets(settings: Settings) -> Iterator[Finding]:
         if not os.access(path, os.R_OK):
             yield warning("secrets", f"the user {_name()} cannot read {path}", f"set {name} to a file of that user")
         elif os.stat(path).st_mode & 0o077:  # noqa: PTH116  # it is text already
-            yield warning("secrets", f"other users may read or change {path}", f"chmod 600 {shlex.quote(path)}")
+            own = shlex.quote(path)
+            todo = f"chmod 600 {own}" if _is_owner(os.stat(path)) else f"chown {_name()} {own}, and chmod 600 {own}"  # noqa: PTH116
+            yield warning("secrets", f"other users may read or change {path}", todo)
 
 
 def check_secrets_folder(folder: Path) -> Iterator[Finding]:
@@ -135,8 +168,8 @@ def check_secrets_folder(folder: Path) -> Iterator[Finding]:
         yield warning("secrets", text, "set secrets_dir to a folder of that user")
     elif status.st_uid not in (0, os.geteuid()) or status.st_mode & 0o022:
         yield failed("secrets", f"other users may write to {folder}: no secret is read from it", f"chmod go-w {place}")
-    elif status.st_mode & 0o055:
-        yield warning("secrets", f"other users may look into {folder}", f"chmod 700 {place}")
+    elif todo := privately(str(folder), status, 0o055):
+        yield warning("secrets", f"other users may look into {folder}", todo)
     else:
         yield ok("secrets", f"inputs may refer to secrets in {folder}")
 

@@ -48,7 +48,7 @@ class Journal:
         self.path = path = directory / FILE
         self.entries = Entries({})
         self.changes = 0
-        """The number of times that a deployment has changed its state."""
+        """The number of times that a deployment has changed its state, has left the metadata or is back."""
         self.records = 0
         """The number of records that were written."""
         self.warnings: list[str] = []
@@ -254,7 +254,9 @@ class Journal:
         """Append the changed fields of each entry."""
         self._append(*(changes_of(self.entries.get(entry.key), entry) for entry in entries))
         known = self.entries
-        self.changes += sum(entry.key not in known or known[entry.key].state is not entry.state for entry in entries)
+        for entry in entries:
+            before = known.get(entry.key)
+            self.changes += before is None or _standing(before) != _standing(entry)
         for entry in entries:
             known[entry.key] = entry
 
@@ -321,3 +323,8 @@ def read(directory: Path) -> Entries:
         return Entries(Reader(record_file.read(directory / FILE)).entries)
     except OSError as error:
         raise StateError(f"cannot read the journal {directory / FILE}: {error.strerror}") from error
+
+
+def _standing(entry: Entry) -> tuple[State, bool]:
+    """Return the state of an entry, and whether it has left the metadata."""
+    return entry.state, entry.left_at is not None

@@ -408,9 +408,9 @@ def _way_out(settings: Settings, root: Stack) -> list[str]:
         force = settings.command("stack", "delete", "--force", root.name)
         return [f"if that cannot be fixed, `{terminal.line(force)}` forgets what cannot be deleted"]
     if root.record.action == ROLLBACK and root.record.status == FAILED:
-        word = "delete" if root.defined is None else "update"
+        words = ("delete",) if root.defined is None else ("update", "--existing")
         again, force = (
-            terminal.line(settings.command("stack", *words, root.name)) for words in ((word,), ("delete", "--force"))
+            terminal.line(settings.command("stack", *each, root.name)) for each in (words, ("delete", "--force"))
         )
         return [f"`{again}` tries again to delete the rest, and `{force}` forgets what cannot be deleted"]
     if root.record.action not in (SUSPEND, RESUME):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 
 from heat_config_agent.model.positions import Json
-from heat_config_stack.definition import ROOT, Tree, Unresolved
+from heat_config_stack.definition import ROOT, Tree, Unresolved, limits
 from heat_config_stack.tosca.evaluation.later import Attribute, Computed, as_text, computed, least_state, selected
 from heat_config_stack.tosca.files.artifacts import file_path, naming_document
 from heat_config_stack.tosca.files.documents import Document
@@ -62,6 +62,8 @@ class Evaluator:
     """Returns all nodes, in the order of the templates."""
     _properties: dict[tuple[int, str, str], Tree] = field(default_factory=dict)
     _busy: set[tuple[object, ...]] = field(default_factory=set)
+    _room: limits.Room = field(default_factory=limits.Room)
+    """The room for the properties of the service together: values that contain one another grow without limit."""
 
     def value(self, tree: Json, context: Context) -> Tree:
         """Return a value with its functions evaluated."""
@@ -129,7 +131,14 @@ class Evaluator:
         key = (id(subject), member, name)
         if key not in self._properties:
             with _Once(self._busy, key):
-                self._properties[key] = compute()
+                value = compute()
+                try:
+                    self._room.take(value)
+                except limits.TooMuch as error:
+                    raise Unresolved(
+                        f"the properties of the service have {error}: {name} is the last of them"
+                    ) from None
+                self._properties[key] = value
         return self._properties[key]
 
     def attribute(self, subject: Subject, name: str) -> Tree:
@@ -383,7 +392,14 @@ def _get_artifact(evaluator: Evaluator, arguments: Json, context: Context) -> Tr
 
 
 def _concat(of: Evaluator, arguments: Json, context: Context) -> Tree:
-    return computed(of.value(arguments, context), lambda values: "".join(map(as_text, values)), "concat")
+    return computed(of.value(arguments, context), lambda values: _joined("", values, "concat"), "concat")
+
+
+def _joined(delimiter: str, values: Iterable[Json], function: str) -> str:
+    try:
+        return limits.joined(delimiter, list(map(as_text, values)))
+    except limits.TooMuch as error:
+        raise Unresolved(f"{function} makes {error}") from None
 
 
 def _join(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
@@ -392,7 +408,7 @@ def _join(evaluator: Evaluator, arguments: Json, context: Context) -> Tree:
         delimiter = as_text(values[1]) if len(values) > 1 else ""
         if not isinstance(items, list):
             raise Unresolved("join needs a list of values")
-        return delimiter.join(map(as_text, items))
+        return _joined(delimiter, items, "join")
 
     return computed(evaluator.value(arguments, context), compute, "join")
 

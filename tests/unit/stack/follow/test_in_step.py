@@ -130,6 +130,10 @@ def test_document_that_was_changed_by_hand_is_out_of_step(site: Site, command: s
     else:
         assert run(site, "heat-config-agent", command, "web/motd").returncode == 0
     assert (shown(site).state, shown(site).drift) == ("out of step", why)
+    for option in ([], ["--check"]):
+        printed = run(site, "heat-config-agent", "status", *option)
+        assert f"{why}: `heat-config-agent follow web --again --state-dir {site.state}` carries" in printed.stdout
+        assert printed.returncode == len(option)
     followed.ask_again(site.state, "web")
     assert site.step().state == "in force"
     assert shown(site).problem == ""
